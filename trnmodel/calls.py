@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import trnmodel
 from trnmodel.arguments import one_of
-from trnmodel.declared import Allowed, Integer, Named, Number, Numbers, Object, Word, declare
+from trnmodel.declared import Allowed, Integer, Named, Number, Numbers, Object, Word, declare, takes_none
 
 SECTION = re.compile(r"(?m)^Parameters\n-+\n(.*?)(?=^\w[\w ]*\n-+\n|\Z)", re.DOTALL)
 ENTRY = re.compile(r"(?m)^(\w[\w, ]*?) : .*\n((?:[ \t]+.*\n?|\n)*)|^(\w+(?:, \w+)+)\n((?:[ \t]+.*\n?|\n)*)")
@@ -19,14 +19,15 @@ UNIT = re.compile(r"\s*\[([^\]]*)\]\s*$")
 
 
 class Argument(NamedTuple):
-    """An argument of a public call: what it is, its unit, whether it may be left out, and what it allows."""
+    """An argument of a public call: what it is, its unit, whether it may be left out or be None, and what it allows."""
 
     name: str
     description: str
     unit: str
     required: bool
     default: Any
-    allowed: Allowed | None
+    allowed: Allowed
+    nullable: bool
 
     @property
     def help(self) -> str:
@@ -97,7 +98,8 @@ def _arguments(name: str) -> dict[str, Argument]:
             text, unit = (same.description, same.unit) if same else (text, unit)
         required = one.default is one.empty
         default = None if required else one.default
-        arguments[one.name] = Argument(one.name, text, unit, required, default, function.allowed[one.name])  # type: ignore[attr-defined]
+        allowed = function.allowed[one.name]  # type: ignore[attr-defined]
+        arguments[one.name] = Argument(one.name, text, unit, required, default, allowed, takes_none(one))
     return arguments
 
 
@@ -137,7 +139,7 @@ def _question(name: str) -> dict[str, Any]:
         unit = "" if argument.unit in ("", "-") else f" [{argument.unit}]"
         described = f"{argument.description}{unit}"
         rule = _rule(argument.allowed)
-        if argument.default is None and not argument.required:
+        if argument.nullable:
             rule = {"anyOf": [rule, {"type": "null"}]}
         plain = isinstance(argument.default, str | int | float | bool)
         properties[argument.name] = {

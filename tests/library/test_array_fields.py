@@ -27,7 +27,7 @@ SINGLE = tm.system("trn2.3xlarge")
 STACK = tm.efficiencies("trainium2")
 BLOCKS = replace(tm.efficiencies("trainium3"), prefill_experts="blocks", expert_block_tokens=512.0)
 KERNEL = tm.kernel.stack("stack-nki")
-LOAD = {"requests_per_s": 0.01, "input_tokens": 900, "output_tokens": 90, "max_batch": 8}
+LOAD = {"request": tm.Request(900, 90, requests_per_s=0.01), "max_batch": 8}
 PLAUSIBLE = {  # where a spec has no number of its own to perturb
     "_s": 1e-6,
     "_bytes": 2.0**20,
@@ -120,7 +120,9 @@ def steps(where, stack, **shape):
 
 def served(where, stack):
     """Serving with as many as there are, a search over the batch."""
-    yield lambda: tm.serve("llama-3.1-8b", where, tm.Mapping(tp=8), **LOAD, efficiencies=stack, compiled=False)
+    yield lambda: tm.serve(
+        "llama-3.1-8b", **LOAD, system=where, mapping=tm.Mapping(tp=8), efficiencies=stack, compiled=False
+    )
 
 
 def sent(where, **more):

@@ -228,8 +228,7 @@ def test_outside_the_rows_the_ranges_of_a_stack_count():
 
 
 def test_served_and_split_requests_have_ends():
-    load_ = {"requests_per_s": [0.1, 1e9], "input_tokens": 1024, "output_tokens": 128, "max_batch": 8}
-    served = tm.serve(LLAMA, TRN2, TP8, **load_)
+    served = tm.serve(LLAMA, tm.Request(1024, 128, requests_per_s=[0.1, 1e9]), TRN2, TP8, max_batch=8)
     assert served.low[0] < served.tpot_mean_s[0] < served.high[0]
     assert np.isnan(served.low[1])
     for name in ("ttft_p50_s", "request_s", "tokens_per_s_per_user"):

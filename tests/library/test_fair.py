@@ -17,6 +17,7 @@ from trnmodel.evidence.readings import machine, reading
 from trnmodel.evidence.rows import COMPARATORS, measure, published
 from trnmodel.result import BASES, Basis, alike, tidy, weakest
 from trnmodel.search import deployments, sizing
+from trnmodel.search.frontier import frontiers
 from trnmodel.search.sweep import sweep
 from trnmodel.serving.server import disaggregate
 from trnmodel.steps.deployment import Deployment
@@ -25,7 +26,6 @@ LLAMA, TP8 = "llama-3.1-8b", tm.Mapping(tp=8)
 TRN2, TRN3, H200 = "trn2.48xlarge", "trn3-nl72x2-pcie160", "hgx-h200"
 ASK = {"model": LLAMA, "mapping": TP8, "batch": 4, "context": 1024}
 PROMPTS = ("prefill", "expert-prefill", "encoder")  # groups
-LOAD = {"input_tokens": 512, "output_tokens": 64, "max_batch": 32}
 
 
 def at_a_row(system, **more):
@@ -104,8 +104,8 @@ def test_every_result_of_a_stack_says_what_it_rests_on():
         decode(TRN3),
         tm.prefill(LLAMA, TRN3, TP8, input_tokens=512),
         tm.memory_fit(LLAMA, TRN3, TP8, batch=[1, 2, 10**6], context=1024),
-        tm.serve(LLAMA, TRN3, TP8, requests_per_s=[0.1, 1e6], **LOAD),
-        tm.serve(LLAMA, TRN3, TP8, requests_per_s=0.1, batching="static", **LOAD),
+        served(TRN3, [0.1, 1e6]),
+        served(TRN3, 0.1, batching="static"),
         disaggregate(LLAMA, prefill_system=TRN3, decode_system=TRN2, **sides),
     ]
     for result in results:
@@ -244,16 +244,16 @@ def test_tables_without_stacks_or_systems_are_left_alone():
 
 
 def test_frontiers_are_alike_and_name_their_stacks():
-    torus = tm.system("trn1.32xlarge")
+    request, torus = tm.Request(896, 256), tm.system("trn1.32xlarge")
     bound = replace(torus, id="bound", chip=replace(torus.chip, default_stack="ideal"))
     with pytest.raises(ValueError, match=r"trn1\.32xlarge: public, bound: ideal"):
-        deployments.frontiers(LLAMA, [torus, bound], 1024)
-    both = pd.concat(deployments.frontiers(LLAMA, [one], 1024) for one in (torus, bound))
+        frontiers(LLAMA, request, [torus, bound])
+    both = pd.concat(frontiers(LLAMA, request, [one]) for one in (torus, bound))
     assert set(zip(both.system, both.stack_kind, both.basis, strict=True)) == {
         ("trn1.32xlarge", "public", "extrapolated"),  # the library of its default has no decode row on it
         ("bound", "ideal", "ideal"),
     }
-    ideal = deployments.frontiers(LLAMA, [torus, bound], 1024, efficiencies="ideal")
+    ideal = frontiers(LLAMA, request, [torus, bound], efficiencies="ideal")
     assert set(ideal.basis) == {"ideal"}
     assert ideal.index.tolist() == list(range(len(ideal)))
 
@@ -280,7 +280,7 @@ def test_sizes_follow_the_stack_of_the_deployment():
 
 
 def served(system, rate, **more):
-    return tm.serve(LLAMA, system, TP8, requests_per_s=rate, **LOAD, **more)
+    return tm.serve(LLAMA, tm.Request(512, 64, requests_per_s=rate), system, TP8, **{"max_batch": 32} | more)
 
 
 @pytest.mark.parametrize(("system", "batch"), [("hgx-h100", 1), ("mi300x-8", 1), ("tpu-v5p-pod", 1), (TRN2, 32)])
@@ -303,7 +303,7 @@ def test_batches_in_powers_of_two():
     pads = replace(efficiencies("trainium2"), id="pads", batch_bucket="power-of-two")
     steps = {n: float(decode_at(n, pads).time_s) for n in (4, 8, 24)}
     rates = np.geomspace(1, 400, 60)
-    found = tm.serve(LLAMA, TRN2, TP8, requests_per_s=rates, **LOAD | {"max_batch": 24}, efficiencies=pads)
+    found = served(TRN2, rates, max_batch=24, efficiencies=pads)
     for batch, step_s in zip(found.batch[found.valid], found.step_s[found.valid], strict=True):
         if 2 < batch <= 4 or 4 < batch <= 8 or batch > 16:
             assert step_s == pytest.approx(steps[4 if batch <= 4 else 8 if batch <= 8 else 24], rel=1e-6)

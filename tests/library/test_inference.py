@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 import trnmodel as tm
 from trnmodel.catalog.specs import Precision
 from trnmodel.catalog.stacks import IDEAL, stacks
-from trnmodel.search.deployments import unbeaten
 from trnmodel.serving.server import disaggregate, tokens_per_step
 from trnmodel.units import GIB
 
@@ -362,17 +361,17 @@ def test_speculation():
     assert float(tokens_per_step(3, 0.5)) == pytest.approx(1.875)
     with pytest.raises(ValueError, match="acceptance"):
         tokens_per_step(3, 1.5)
-    ask = {"requests_per_s": 0.05, "input_tokens": 1000, "output_tokens": 500, "max_batch": 1}
-    plain = tm.serve("llama-3.1-70b", "trn2.48xlarge", tm.Mapping(tp=64), **ask)
+    ask = {"request": tm.Request(1000, 500, requests_per_s=0.05), "max_batch": 1}
+    plain = tm.serve("llama-3.1-70b", system="trn2.48xlarge", mapping=tm.Mapping(tp=64), **ask)
     draft = {"draft_tokens": 4, "acceptance": 0.8, "draft_step_s": 2e-3}
-    drafted = tm.serve("llama-3.1-70b", "trn2.48xlarge", tm.Mapping(tp=64), **ask, **draft)
+    drafted = tm.serve("llama-3.1-70b", system="trn2.48xlarge", mapping=tm.Mapping(tp=64), **ask, **draft)
     assert drafted.tpot_mean_s < plain.tpot_mean_s
 
 
 def test_serving_limits():
-    ask = {"input_tokens": 1000, "output_tokens": 500, "max_batch": 40, "max_context": 1536}
+    ask = {"system": "trn2.48xlarge", "mapping": tm.Mapping(tp=8), "max_batch": 40, "max_context": 1536}
     rates = np.array([1e-6, 0.2, 0.8, 50.0])
-    served = tm.serve("seed-oss-36b", "trn2.48xlarge", tm.Mapping(tp=8), requests_per_s=rates, **ask)
+    served = tm.serve("seed-oss-36b", tm.Request(1000, 500, requests_per_s=rates), **ask)
     idle = float(served.tpot_mean_s[0])
     assert idle == pytest.approx(float(served.step_s[0]), rel=1e-4)  # nobody else stalls it
     assert np.all(np.diff(served.tpot_mean_s[:3]) > 0)
@@ -380,17 +379,18 @@ def test_serving_limits():
     assert "faster than they are prefilled" in served.reason[3]
     assert np.isnan(served.tokens_per_s[3])
     np.testing.assert_allclose(served.tokens_per_s[:3], rates[:3] * 500)
-    static = tm.serve("seed-oss-36b", "trn2.48xlarge", tm.Mapping(tp=8), requests_per_s=0.8, batching="static", **ask)
+    static = tm.serve("seed-oss-36b", tm.Request(1000, 500, requests_per_s=0.8), batching="static", **ask)
     assert static.ttft_p50_s > served.ttft_p50_s[2]
     with pytest.raises(ValueError, match="batching"):
-        tm.serve("seed-oss-36b", "trn2.48xlarge", tm.Mapping(tp=8), requests_per_s=1, batching="magic", **ask)
+        tm.serve("seed-oss-36b", tm.Request(1000, 500, requests_per_s=1), batching="magic", **ask)
 
 
 def test_cached_prefix_and_chunks():
-    ask = {"requests_per_s": 0.1, "input_tokens": 8192, "output_tokens": 200, "max_batch": 8}
-    serve = [tm.serve("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=8), prefix_share=s, **ask) for s in (0.0, 0.9)]
+    ask = {"system": "trn2.48xlarge", "mapping": tm.Mapping(tp=8), "max_batch": 8}
+    requests = [tm.Request(8192, 200, requests_per_s=0.1, prefix_share=share) for share in (0.0, 0.9)]
+    serve = [tm.serve("llama-3.1-8b", request, **ask) for request in requests]
     assert serve[1].ttft_p50_s < serve[0].ttft_p50_s
-    chunked = tm.serve("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=8), chunk_tokens=1024, **ask)
+    chunked = tm.serve("llama-3.1-8b", requests[0], chunk_tokens=1024, **ask)
     assert chunked.ttft_p50_s > serve[0].ttft_p50_s
 
 
@@ -410,14 +410,6 @@ def test_disaggregated_ratio_balances():
     np.testing.assert_allclose(prefilled, found.requests_per_s_per_decode_replica)
     # 4,000 tokens x 327,680 B over 4 chips of 200 Gb/s
     assert float(found.transfer_s[0]) == pytest.approx(4000 * 327680 / (4 * 25e9))
-
-
-def test_frontier_is_a_frontier():
-    tp, batches = tm.Mapping(tp=[16, 32, 64]), np.exp2(np.arange(13.0))[:, None]
-    step = tm.decode_step("llama-3.1-70b", "trn2.48xlarge", tp, batch=batches, context=4096)
-    table = step.to_frame().iloc[unbeaten(step)]
-    assert table.tokens_per_s_per_user.is_monotonic_increasing
-    assert table.tokens_per_s_per_chip.is_monotonic_decreasing
 
 
 def test_results_are_frozen_tables():

@@ -119,13 +119,13 @@ def finite(answer, *names):
 def ask():
     """Every public call on the new machine."""
     mapping = tm.Mapping(tp=8)
-    load_ = {"requests_per_s": 0.1, "input_tokens": 512, "output_tokens": 64, "max_batch": 8}
+    request = tm.Request(512, 64, requests_per_s=0.1)
     where = {"model": "llama-3.1-8b", "system": SYSTEM, "mapping": mapping}
     assert finite(tm.decode_step(**where, batch=8, context=2048), "time_s", "memory_s", "network_s")
     assert finite(tm.decode_step("mixtral-8x7b", SYSTEM, tm.Mapping(tp=8, ep=4), batch=8, context=2048), "network_s")
     assert finite(tm.prefill(**where, input_tokens=2048), "time_s", "compute_s")
     assert finite(tm.memory_fit(**where, batch=8, context=2048), "total_bytes", "capacity_bytes")
-    assert finite(tm.serve(**where, **load_), "tokens_per_s")
+    assert finite(tm.serve(**where, request=request, max_batch=8), "tokens_per_s")
     sides = {"prefill_system": SYSTEM, "prefill_mapping": mapping, "decode_system": SYSTEM, "decode_mapping": mapping}
     assert finite(disaggregate("llama-3.1-8b", **sides, batch=4, input_tokens=512, output_tokens=64), "transfer_s")
     for kind in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "p2p"):

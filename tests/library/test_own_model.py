@@ -57,7 +57,9 @@ def test_a_configuration_that_names_a_shipped_model_does_not_become_it(own):
 
 def loaded(model):
     """What the server of a plan loads, as a shell reads the command."""
-    plan = tm.plan(model, ["trn2.48xlarge"], tokens_per_s_per_user=20.0, input_tokens=1000, output_tokens=100)
+    plan = tm.plan(
+        model, tm.Request(1000, 100, tokens_per_s_per_user=20.0), ["trn2.48xlarge"], efficiencies="vllm-neuron-2026"
+    )
     words = shlex.split(plan.command)
     return words[words.index("serve") + 1]
 
@@ -107,6 +109,7 @@ QUESTIONS = {
     "goodput": ["trn2.48xlarge"],
     "train": ["hgx-h100", "--tokens", "1T", "--chips", "8"],
     "cost": ["trn2.48xlarge", "--speed", "20", "--in", "1k", "--out", "100"],
+    "compare": ["trn2.48xlarge", "trn1.32xlarge", "--speed", "20", "--in", "1k", "--out", "100"],
 }
 
 
@@ -131,7 +134,7 @@ def test_a_name_of_ones_own_changes_nothing_but_the_name(own, command):
 
     named, unnamed = rows(place, "--name", "ours-8b"), rows(place)
     assert named == [row | ({"model": "ours-8b"} if row.get("model") == "w" else {}) for row in unnamed]
-    assert (named == unnamed) == (command in ("plan", "fit"))  # whose tables name no model
+    assert (named == unnamed) == (command in ("plan", "fit", "compare"))  # whose tables name no model
     for model, name in ((place, "a b"), ("llama-3.1-8b", "ours-8b")):
         refused = answer(model, "--name", name)
         assert (refused.exit_code, refused.stdout) == (2, "")

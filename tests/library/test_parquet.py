@@ -16,8 +16,8 @@ def step():
 
 def plan():
     """A plan of a system that answers and of one that is refused, most of whose cells are empty."""
-    ask = {"tokens_per_s_per_user": 50, "input_tokens": 1024, "output_tokens": 256}
-    return tm.plan("llama-3.1-70b", ["trn2.48xlarge", "trn1.2xlarge"], **ask).to_frame(bands=True)
+    request = tm.Request(1024, 256, tokens_per_s_per_user=50)
+    return tm.plan("llama-3.1-70b", request, ["trn2.48xlarge", "trn1.2xlarge"]).to_frame(bands=True)
 
 
 def odd_text():

@@ -27,6 +27,7 @@ from trnmodel.search import plan_card
 from trnmodel.search.choice import SHARES, Choice, Point, chosen
 from trnmodel.search.grid import Question, computes, grid, options_of
 from trnmodel.search.launch import command, runs, undocumented
+from trnmodel.search.nearest import nearest
 from trnmodel.search.pairs import Pair, best_pair, place
 from trnmodel.serving.account import TOO_LATE, load_of, made_per_chip, ttft_s
 from trnmodel.steps.deployment import Deployment
@@ -112,6 +113,12 @@ def plan(
     specs = sorted(asked_systems(systems), key=catalog_order)
     if not any(_computed(q, spec) for spec in specs):
         peaks = sorted({dtype for spec in specs for dtype in spec.chip.peak_flop_per_s})
+        if precision is None:
+            refuse(
+                "systems",
+                [spec.id for spec in specs],
+                f"computes in none of {', '.join(PRECISIONS)}; name the precision: {', '.join(peaks)}",
+            )
         refuse("precision", precision, f"no chip asked computes in it; they compute in {', '.join(peaks)}")
     points = {spec.id: _points(q, spec, _options(q, spec, efficiencies)) for spec in specs}
     fitting = [spec for spec in specs if any(point.rank[0] for point in points[spec.id])]
@@ -131,7 +138,21 @@ def plan(
     refused = {i: why for i, why in whys.items() if i not in {spec.id for spec in fitting}}
     refused |= {place: one for place, one in pairs.items() if isinstance(one, str)}
     gpus = _gpus(q) if systems is None and efficiencies is None else []
-    return Plan(q.model, q.request, tuple(choices), tuple(second), refused, tuple(beside), tuple(gpus))
+    near = "" if choices and choices[0].valid else _nearest(q, fitting, efficiencies)
+    return Plan(q.model, q.request, tuple(choices), tuple(second), refused, tuple(beside), tuple(gpus), near)
+
+
+def _nearest(q: _Asked, fitting: list[System], efficiencies: Any) -> str:
+    """Return the nearest that works: promises on the systems that hold the model, or else a system that holds it."""
+    if fitting:
+        return nearest(
+            (one for spec in fitting for one in _questions(q, spec, _options(q, spec, efficiencies))), q.request
+        )
+    for spec in sorted(map(read_system, catalog_systems.on_offer()), key=lambda one: one.chips * one.chip.hbm_bytes):
+        points = _points(q, spec, _options(q, spec, None))
+        if points and points[0].rank[0]:
+            return f"{points[0].question.precision.name} on {spec.id}, which holds it"
+    return ""
 
 
 def _gpus(q: _Asked) -> list[Choice]:
@@ -300,6 +321,7 @@ class Plan(Card):
 
     `second` is the best system's next mapping, `refused` says why a system has no choice, `beside` are the best of the
     other kinds of software on the best system, and `gpus`, where no system was named, those of GPUs that can be rented.
+    `nearest` names what would work where no system keeps the promises or holds the model.
     """
 
     model: Transformer
@@ -309,6 +331,7 @@ class Plan(Card):
     refused: Mapping[str, str]
     beside: tuple[Choice, ...]
     gpus: tuple[Choice, ...] = ()
+    nearest: str = ""
 
     @property
     def best(self) -> Choice | None:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from trnmodel.catalog import load
 from trnmodel.catalog.systems import AVAILABILITY
 from trnmodel.search.choice import Choice
 from trnmodel.search.pairs import Pair
-from trnmodel.serving.account import TOO_LATE, load_of
+from trnmodel.serving.account import TOO_LATE
 from trnmodel.steps.answers import dominant_constant
 from trnmodel.units import format_digits, format_quantity
 
@@ -29,9 +26,9 @@ def lines(p: Plan) -> list[str]:
     c, after = p.best, p.runner_up
     request = f"{p.model.id}, {p.request.describe()}"
     if not c:
-        return [f"{request}: the model fits on no system that was asked.", *_others(p, after)]
+        return [f"{request}: the model fits on no system that was asked.", *_nearest(p), *_others(p, after)]
     found = [f"{request}.", _best(c), *_ties(p), _configuration(c), *_user(c), *_one_constant(c)]
-    found += [] if c.valid else _nearest(p)
+    found += _nearest(p)
     if p.beside:
         made = [f"{b.stack.kind} {_made(b) if b.valid else b.reason}" for b in p.beside]
         found.append(f"Other software on it: {', '.join(made)}.")
@@ -42,8 +39,8 @@ def _runner_up(p: Plan, after: Choice | None) -> list[str]:
     """Return the runner-up with its mapping and why it loses; its option where that is not the best one's."""
     if not after:
         return []
-    option = after.option.name if after.option.id != p.choices[0].option.id else ""
-    mapping = after.mapping if option else after.mapping.removesuffix(f", {after.option.name}")
+    option = f", {after.option.id}" if after.option.id != p.choices[0].option.id else ""
+    mapping = after.mapping.removesuffix(f", {after.option.name}") + option
     made = [_made(after)] if after.valid else []
     return [f"Runner-up: {_named(after)} at {mapping}: {', '.join([*made, p.reason(after)])}."]
 
@@ -115,32 +112,9 @@ def _one_constant(c: Choice) -> list[str]:
     return [f"{_share(float(share))} of a decode step is one fitted constant: {article}{what}."]
 
 
-def _digits(value: float, up: bool) -> float:
-    """Return a number of two digits, rounded up or down."""
-    unit = 10.0 ** (np.floor(np.log10(value)) - 1)
-    return float((np.ceil if up else np.floor)(value / unit) * unit)
-
-
 def _nearest(p: Plan) -> list[str]:
-    """Return the nearest promise that a system keeps: a later first token, or the fastest speed; else nothing.
-
-    A system that is fast enough, and late alone, comes nearer than one that is too slow.
-    """
-    late = [c for c in p.choices if c.reason == TOO_LATE]
-    c = min(late, key=lambda one: one.ttft_s) if late else p.choices[0]
-    eased: dict[str, Any] = {} if late else {"tokens_per_s_per_user": _digits(c.tokens_per_s_per_user, up=False)}
-    if p.request.ttft_s is not None:
-        eased["ttft_s"] = max(p.request.ttft_s, _digits(c.ttft_s, up=True))
-    request = replace(p.request, **eased)
-    rate = load_of(c.times, request)["requests_per_s_per_replica"]
-    if not np.isfinite(rate):
-        return []
-    words = [f"{request.tokens_per_s_per_user:g} tokens/s per user"] if not late else []
-    if "ttft_s" in eased:
-        within = format_quantity(eased["ttft_s"], "s", 2)
-        words.append(f"{request.ttft_percentile:g} % of first tokens within {within}")
-    few = "with few requests at once" if request.requests_per_s is None else f"at {request.requests_per_s:g} requests/s"
-    return [f"Nearest that works: {' and '.join(words)}, on {_named(c)} {few}."]
+    """Return the nearest that works as a line; nothing where the promises hold."""
+    return [f"Nearest that works: {p.nearest}."] if p.nearest else []
 
 
 def _others(p: Plan, after: Choice | None) -> list[str]:

@@ -137,6 +137,17 @@ def planned_requests_per_s(times: Times, request: Request) -> NDArray:
     return np.where(holds, most, np.nan)
 
 
+def edge(times: Times, request: Request) -> tuple[NDArray, NDArray]:
+    """Return the TPOT and the time to the first token at the lightest load that a point stands for [s/token, s].
+
+    A graph of a compiled batch may run almost empty; a step that takes what is active stands for its full batch.
+    """
+    if times.compiled:
+        return times.decode_s, ttft_s(times, 0.0, request.ttft_quantile)
+    full = under(times, full_requests_per_s(times, request.output_tokens), request.output_tokens)
+    return full.tpot_s, ttft_s(times, full.utilisation, request.ttft_quantile)
+
+
 def load_of(times: Times, request: Request) -> dict[str, Any]:
     """Return the figures of a replica at its planned load, by name; NaN where no load keeps the promises."""
     rate = planned_requests_per_s(times, request)

@@ -306,6 +306,15 @@ KIN = {  # keys of a configuration that name one quantity
 }
 
 
+def _searches() -> Iterator[Call]:
+    ends = "request=tm.Request(512, 64), systems=['trn2.3xlarge', 'inf2.48xlarge'], speeds=[20.0]"
+    for name, asked in (
+        ("tm.plan", f"model='llama-3.1-8b', systems='trn2.3xlarge', {PROMISED}"),
+        ("tm.compare", f"model='llama-3.2-1b', {ends}"),
+    ):
+        yield _call("doors", name, asked, "object: systems")
+
+
 def _roots() -> Iterator[Call]:
     yield _call("doors", "tm.chip", "name='trainium2'", also={"name": ("chip",)})
     yield _call("doors", "tm.system", "name='trn2.48xlarge'", also={"name": ("system",)})
@@ -322,12 +331,7 @@ def _roots() -> Iterator[Call]:
         "function=rate, grid={'x': [1.0, 2.0]}, progress=False",
         "callable: function; grid: grid; executor: executor",
     )
-    ends = "request=tm.Request(512, 64), systems=['trn2.3xlarge', 'inf2.48xlarge'], speeds=[20.0]"
-    for name, asked in (
-        ("tm.plan", f"model='llama-3.1-8b', systems='trn2.3xlarge', {PROMISED}"),
-        ("tm.compare", f"model='llama-3.2-1b', {ends}"),
-    ):
-        yield _call("doors", name, asked, "object: systems")
+    yield from _searches()
     yield _call("doors", "tm.fleet", "name='llama-3-h100'", also={"name": ("fleet",)})
     yield _call(
         "doors",
