@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import itertools
 import statistics
 import subprocess
 import sys
@@ -186,6 +187,21 @@ def training() -> Iterator[Case]:
     yield Case("train run, 8,192 chips", lambda: tm.train_run("llama-3.1-405b", "hgx-h100", tokens=15e12), 1.0)
 
 
+def searches() -> Iterator[Case]:
+    """Searches of a request: each time of another length, since an answer that was given is in a cache."""
+    lengths = itertools.count(256)
+
+    def plan(*systems: str) -> tm.Plan:
+        return tm.plan("llama-3.1-70b", tm.Request(2048, next(lengths), tokens_per_s_per_user=20), systems or None)
+
+    def chances() -> list[float]:
+        return [choice.chance for choice in plan().choices]
+
+    yield Case("tm.plan, a request on one system", lambda: plan("trn2.48xlarge"), 0.02)
+    yield Case("tm.plan, a request on all systems", plan, 0.3)
+    yield Case("tm.plan, all systems with 1,000 draws", chances, 0.5)
+
+
 def more() -> Iterator[Case]:
     """Questions with targets of their own."""
     from trnmodel.fabric import what_if
@@ -208,6 +224,7 @@ def more() -> Iterator[Case]:
     yield Case("ring and bucket formulas, 1e6 times each", formulas, 2.0)
 
     yield from drawn()
+    yield from searches()
     yield Case("144-chip topology, all metrics", lambda: what_if.metrics(tm.topology("trn3-nl72x2-pcie160")), 5.0)
     yield Case("refusing a file of 60 kB of brackets", hostile_file, 5.0)
 

@@ -27,6 +27,7 @@ _HOMES = {  # module that defines public names, with these names
     "trnmodel.cost.tco": ("Cost", "tco"),
     "trnmodel.reliability.goodput": ("Goodput", "goodput"),
     "trnmodel.search.compare": ("Comparison", "compare"),
+    "trnmodel.search.choice": ("Choice",),
     "trnmodel.search.plan": ("Plan", "plan"),
     "trnmodel.power.energy": ("Energy", "RequestEnergy", "energy"),
     "trnmodel.kernels.engines": ("KernelTime",),

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import trnmodel
 from trnmodel.arguments import one_of
-from trnmodel.declared import Allowed, Integer, Named, Number, Numbers, Word, declare
+from trnmodel.declared import Allowed, Integer, Named, Number, Numbers, Object, Word, declare, takes_none
 
 SECTION = re.compile(r"(?m)^Parameters\n-+\n(.*?)(?=^\w[\w ]*\n-+\n|\Z)", re.DOTALL)
 ENTRY = re.compile(r"(?m)^(\w[\w, ]*?) : .*\n((?:[ \t]+.*\n?|\n)*)|^(\w+(?:, \w+)+)\n((?:[ \t]+.*\n?|\n)*)")
@@ -19,14 +19,15 @@ UNIT = re.compile(r"\s*\[([^\]]*)\]\s*$")
 
 
 class Argument(NamedTuple):
-    """An argument of a public call: what it is, its unit, whether it may be left out, and what it allows."""
+    """An argument of a public call: what it is, its unit, whether it may be left out or be None, and what it allows."""
 
     name: str
     description: str
     unit: str
     required: bool
     default: Any
-    allowed: Allowed | None
+    allowed: Allowed
+    nullable: bool
 
     @property
     def help(self) -> str:
@@ -97,7 +98,8 @@ def _arguments(name: str) -> dict[str, Argument]:
             text, unit = (same.description, same.unit) if same else (text, unit)
         required = one.default is one.empty
         default = None if required else one.default
-        arguments[one.name] = Argument(one.name, text, unit, required, default, function.allowed[one.name])  # type: ignore[attr-defined]
+        allowed = function.allowed[one.name]  # type: ignore[attr-defined]
+        arguments[one.name] = Argument(one.name, text, unit, required, default, allowed, takes_none(one))
     return arguments
 
 
@@ -127,12 +129,17 @@ def schema(name: str) -> dict[str, Any]:
     >>> question["required"]
     ['model', 'system', 'batch', 'context']
     """
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_question(name)}
+
+
+def _question(name: str) -> dict[str, Any]:
+    """Return the schema of the arguments of a public call; that of an object whose numbers are declared is inside."""
     properties: dict[str, Any] = {}
     for argument in arguments_of(name).values():
         unit = "" if argument.unit in ("", "-") else f" [{argument.unit}]"
         described = f"{argument.description}{unit}"
-        rule = argument.allowed.schema() if argument.allowed else {}
-        if argument.default is None and not argument.required:
+        rule = _rule(argument.allowed)
+        if argument.nullable:
             rule = {"anyOf": [rule, {"type": "null"}]}
         plain = isinstance(argument.default, str | int | float | bool)
         properties[argument.name] = {
@@ -141,7 +148,6 @@ def schema(name: str) -> dict[str, Any]:
             **({"default": argument.default} if plain else {}),
         }
     return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": name,
         "description": (inspect.getdoc(calls()[name]) or "").partition("\n")[0],
         "type": "object",
@@ -149,3 +155,10 @@ def schema(name: str) -> dict[str, Any]:
         "required": [argument.name for argument in arguments_of(name).values() if argument.required],
         "additionalProperties": False,
     }
+
+
+def _rule(allowed: Allowed | None) -> dict[str, Any]:
+    """Return the schema of what an argument allows."""
+    if isinstance(allowed, Object) and allowed.kind in calls().values():
+        return _question(allowed.kind.__name__)
+    return allowed.schema() if allowed else {}

@@ -378,6 +378,11 @@ def _defaults(allowed: Mapping[str, Allowed], parameters: Mapping[str, inspect.P
     return defaults
 
 
+def takes_none(parameter: inspect.Parameter) -> bool:
+    """Return whether None passes: where it is the default, or where the annotation has it."""
+    return parameter.default is None or "None" in str(parameter.annotation)
+
+
 def _checking(
     function: Callable[P, R],
     checks: Mapping[str, Check],
@@ -390,7 +395,7 @@ def _checking(
     defaults = _defaults(allowed, parameters)
     names = [name for name, one in parameters.items() if one.kind is one.POSITIONAL_OR_KEYWORD]
     required = {name for name, one in parameters.items() if one.default is one.empty}
-    optional = {name for name, one in parameters.items() if one.default is None or "None" in str(one.annotation)}
+    optional = {name for name, one in parameters.items() if takes_none(one)}
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -94,7 +94,7 @@ asks = f"a million generated tokens of {m.id} with their prompts paid, {long}, a
 Markdown(tables.answer(head, rented.id, rent, called, asks))
 
 # %% tags=["hide-input"]
-at = (rent.model == m.id) & (rent.wanted_tokens_per_s_per_user == middle)
+at = (rent.model == m.id) & (rent.promised_tokens_per_s_per_user == middle)
 shown = tables.drawable(rent[at])
 if len(shown):
     view = charts.ranges(
@@ -203,7 +203,7 @@ line = markets.curve(at_rents, m.id, spec.id)
 if len(line):
     view = charts.lines(
         tables.bounded(line).sort_values("software", key=lambda one: one == "public", kind="stable"),
-        x="wanted_tokens_per_s_per_user",
+        x="promised_tokens_per_s_per_user",
         y="tie_usd_per_h",
         color="against",
         choose="software",
@@ -273,7 +273,7 @@ charts.table(
 Markdown(cost_sentences.hour_by_hand(hours[spec.id], called[spec.id]))
 
 # %% tags=["hide-input"]
-owners = tables.drawable(own[(own.model == m.id) & (own.wanted_tokens_per_s_per_user == middle)])
+owners = tables.drawable(own[(own.model == m.id) & (own.promised_tokens_per_s_per_user == middle)])
 if len(owners):
     view = charts.ranges(
         owners,
@@ -444,7 +444,7 @@ view
 
 # %% tags=["hide-input"]
 cases = {
-    f"{name}, {speed:,.15g} tokens/s a user": own[(own.model == name) & (own.wanted_tokens_per_s_per_user == speed)]
+    f"{name}, {speed:,.15g} tokens/s a user": own[(own.model == name) & (own.promised_tokens_per_s_per_user == speed)]
     for name, speed in at_rents
 }
 rows = grid(cases, {name: owned.as_line(cost) for name, cost in hours.items() if bool(np.all(cost.valid))})

@@ -240,7 +240,7 @@ charts.table(
     three[
         "promised_tokens_per_s_per_user system software tokens_per_s_per_chip tokens_per_s_per_chip_low tokens_per_s_per_chip_high chance decode_tokens_per_s_per_chip basis option tp ep pp cp batch reason".split()
     ],
-    caption=f"{m.id}, at {fast:g} tokens/s a user. {software_kinds.describe(three, fast, small)}. {software_kinds.describe(three, fast, large)}",
+    caption=f"{m.id}, whole requests, {request.input_tokens:,g} tokens in and {request.output_tokens:,g} out, at {fast:g} tokens/s a user. {software_kinds.describe(three, fast, small)}. {software_kinds.describe(three, fast, large)}",
     download="three-experts",
     file_only=True,
 )
@@ -262,7 +262,7 @@ Markdown(
         if gains
         else f"Nothing is as fast on {tm.system(small).name}"
     )
-    + ". Either may take groups smaller than itself; where the larger one yields less, a group of as many chips lies worse on its trays."
+    + ". Either may take groups smaller than itself; where the larger one yields less, chips that its mapping leaves idle are paid, or a group of as many chips lies worse on its trays."
 )
 
 # %% [markdown]

@@ -1,4 +1,4 @@
-"""The grid of frontiers: each point is a decode step, and what has no points says why."""
+"""The grid of frontiers: each point is the plan's own answer, and what has no points says why."""
 
 from dataclasses import replace
 
@@ -6,49 +6,53 @@ import numpy as np
 import pytest
 
 import trnmodel as tm
-from trnbook.chapters.serving_explorer import frontier_grid
+from trnbook.chapters.serving_explorer import SPEEDS, frontier_grid
 from trnmodel.catalog.stacks import KINDS
-from trnmodel.search.deployments import frontiers, spread_evenly
+from trnmodel.search.frontier import best_at
 
 GIB = 2**30
+SHORT, LONG = tm.Request(3584, 512), tm.Request(32_256, 512)
 CASES = [
-    ("llama-3.1-8b", "trn1.32xlarge", "public", "bf16", 4096.0),
-    ("llama-3.3-70b", "trn2.48xlarge", "hand-tuned", "fp8", 32768.0),
-    ("deepseek-v3", "trn3-nl72x2-pcie160", "public", "mxfp8", 4096.0),
-    ("deepseek-v3", "trn2-ultraserver", "ideal", "bf16", 32768.0),
+    ("llama-3.1-8b", "trn1.32xlarge", "public", "bf16", SHORT),
+    ("llama-3.3-70b", "trn2.48xlarge", "hand-tuned", "fp8", LONG),
+    ("llama-3.3-70b", "trn3-nl32x2-pcie160", "public", "mxfp8", SHORT),
+    ("deepseek-v3", "trn3-nl72x2-pcie160", "public", "mxfp8", SHORT),
+    ("deepseek-v3", "trn2-ultraserver", "ideal", "bf16", LONG),
 ]
 
 
-def grid(model, system, kind, precision, context, **more):
-    return frontier_grid([model], [system], [kind], [precision], [context], **more)
+def grid(model, system, kind, precision, request, **more):
+    return frontier_grid([model], [system], request, [kind], [precision], **more)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_each_point_is_the_step_of_its_mapping(case):
+def test_each_point_is_the_answer_of_the_plan(case):
+    model, system, kind, precision, request = case
     table = grid(*case)
-    assert 2 <= len(table) <= 12
+    assert 1 <= len(table) <= len(SPEEDS)
     assert (table.why == "").all()
     for row in table.itertuples():
-        ask = {"batch": row.batch, "context": row.context, "precision": row.precision}
-        mapping = tm.Mapping(tp=row.tp, ep=row.ep)
-        step = tm.decode_step(row.model, row.system, mapping, efficiencies=KINDS[row.stack_kind], **ask)
-        low, high = (float(end) / row.chips for end in step.ends("tokens_per_s"))
-        assert row.tokens_per_s_per_chip == pytest.approx(row.batch / float(step.time_s) / row.chips)
-        assert row.tokens_per_s_per_user == pytest.approx(1 / float(step.time_s))
-        assert (row.tokens_per_s_per_chip_low, row.tokens_per_s_per_chip_high) == pytest.approx((low, high))
-        assert row.time_s == pytest.approx(float(step.time_s))
+        asked = replace(request, tokens_per_s_per_user=row.promised_tokens_per_s_per_user)
+        best = tm.plan(model, asked, system, precision=precision, efficiencies=KINDS[kind]).best
+        for name in ("tp", "ep", "pp", "cp", "batch", "chips", "chance", "prefill_utilisation"):
+            assert getattr(row, name) == pytest.approx(getattr(best, name), rel=1e-12)
+        assert row.option == best.option.name
+        made = row.tokens_per_s_per_chip, row.tokens_per_s_per_chip_low, row.tokens_per_s_per_chip_high
+        assert made == pytest.approx((best.tokens_per_s_per_chip, float(best.low), float(best.high)), rel=1e-9)
+        assert row.decode_tokens_per_s_per_chip == pytest.approx(best.decode_tokens_per_s_per_chip)
+        assert row.time_s == pytest.approx(float(best.step.time_s))
         for part in ("compute_s", "memory_s", "network_s", "overhead_s"):
-            assert getattr(row, part) == pytest.approx(float(getattr(step, part)))
-        assert row.basis == step.basis
-        e = tm.energy(step)
-        if case[1] == "trn1.32xlarge":  # nobody has its watts
+            assert getattr(row, part) == pytest.approx(float(getattr(best.step, part)))
+        assert row.basis == best.basis
+        e = best.energy()
+        if system == "trn1.32xlarge":  # nobody has its watts
             assert np.isnan(row.server_j_per_token)
             assert row.energy_basis == ""
         else:
             joules = row.server_j_per_token, row.server_j_per_token_low, row.server_j_per_token_high
-            assert joules == pytest.approx((float(e.server_j_per_token), *map(float, e.ends("server_j_per_token"))))
+            ends = float(e.server_j_per_token), *map(float, e.ends("server_j_per_token"))
+            assert joules == pytest.approx(ends, rel=1e-9)
             assert row.energy_basis == e.basis
-            assert joules[0] * row.tokens_per_s_per_chip == pytest.approx(float(e.server_w))
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -66,58 +70,64 @@ def test_each_point_has_its_owners_hour(case):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_points_are_those_of_the_frontier_with_both_ends(case):
-    model, system, kind, precision, context = case
-    table = grid(*case)
-    whole = frontiers(model, [system], context, [precision], efficiencies=KINDS[kind])
-    ends = whole.tokens_per_s_per_user.iloc[[0, -1]].tolist()
-    assert table.tokens_per_s_per_user.iloc[[0, -1]].tolist() == pytest.approx(ends)
+def test_a_promise_that_is_not_kept_has_no_point(case):
+    model, system, kind, precision, request = case
+    table, speeds = grid(*case), [10.0, 20.0, 40.0, 80.0, 160.0]
+    reached = [bool(c) for c in best_at(model, request, system, speeds, [precision], KINDS[kind])]
+    assert table.promised_tokens_per_s_per_user.tolist() == [v for v, r in zip(speeds, reached, strict=True) if r]
     assert table.place.tolist() == list(range(1, len(table) + 1))
-    assert (np.diff(table.tokens_per_s_per_user) > 0).all()
-    assert (np.diff(table.tokens_per_s_per_chip) < 0).all()
+    assert (np.diff(table.tokens_per_s_per_chip) <= 1e-9).all()
 
 
 def test_what_is_too_large_says_by_how_much():
     """671 billion weights of two bytes are 1,250 GiB; 16 chips of 32 GiB hold 512."""
-    table = grid("deepseek-v3", "trn1.32xlarge", "ideal", "bf16", 4096)
-    assert table.why.tolist() == [f"does not fit: {671e9 * 2 / GIB:,.0f} of 512 GiB"]
+    table = grid("deepseek-v3", "trn1.32xlarge", "ideal", "bf16", SHORT)
+    need, have = (float(x.replace(",", "")) for x in table.why[0].removeprefix("does not fit: ").split()[:3:2])
+    assert (need >= 671e9 * 2 / GIB, have) == (True, 512)
     assert table.tokens_per_s_per_chip.isna().all()
 
 
-def test_a_format_that_a_chip_lacks_and_a_context_that_a_model_lacks_are_told():
+def test_a_speed_that_nothing_reaches_says_what_does():
+    """The step of the fastest mapping on an empty server is the end of all promises."""
+    table = grid("llama-3.1-8b", "trn1.32xlarge", "public", "bf16", SHORT, tokens_per_s_per_user=[1e6])
+    (why,) = table.why
+    best = tm.plan("llama-3.1-8b", tm.Request(3584, 512, 1e6), "trn1.32xlarge", precision="bf16").best
+    assert why == f"at most {best.tokens_per_s_per_user:.3g} tokens/s for a user"
+
+
+def test_a_format_that_a_chip_lacks_and_a_length_that_a_model_lacks_are_refused():
     """Trainium1's page prints no FP8 peak; Llama-3.1 ends at 128 Ki tokens."""
-    table = frontier_grid(["llama-3.1-8b"], ["trn1.32xlarge"], ["public"], ["bf16", "fp8"], [4096, 2**17 + 1], points=2)
-    why = table.set_index(["precision", "context"]).why
-    assert why["bf16", 4096.0].tolist() == ["", ""]
-    assert why["fp8", 4096.0].endswith("not in fp8")
-    assert why["bf16", 2**17 + 1] == "llama-3.1-8b has contexts of up to 131,072 tokens"
+    ask = ["llama-3.1-8b"], ["trn1.32xlarge"]
+    why = frontier_grid(*ask, SHORT, ["public"], ["bf16", "fp8"], [20.0]).set_index("precision").why
+    assert why["bf16"] == ""
+    assert why["fp8"].endswith("not in fp8")
+    long = frontier_grid(*ask, tm.Request(2**17, 1), ["public"], ["bf16"], [20.0])
+    assert long.why.tolist() == ["llama-3.1-8b has contexts of up to 131,072 tokens"]
 
 
 def test_a_chip_without_such_software_says_so():
-    table = frontier_grid(["llama-3.1-8b"], ["tpu-v6e-pod"], ["hand-tuned"], ["bf16"], [4096])
+    table = frontier_grid(["llama-3.1-8b"], ["tpu-v6e-pod"], SHORT, ["hand-tuned"], ["bf16"])
     assert table.why.tolist() == ["no hand-tuned software of TPU v6e (Trillium) is described"]
 
 
 def test_half_the_bandwidth_is_twice_the_memory_time():
     spec = tm.system("trn2.48xlarge")
     slow = replace(spec, chip=replace(spec.chip, hbm_bytes_per_s=spec.chip.hbm_bytes_per_s / 2))
-    fast, half = (grid("llama-3.1-8b", one, "ideal", "bf16", 4096) for one in (spec, slow))
-    mapping = tm.Mapping(tp=half.tp.iloc[-1], ep=1)
-    step = tm.decode_step("llama-3.1-8b", spec, mapping, batch=half.batch.iloc[-1], context=4096, efficiencies="ideal")
-    assert half.memory_s.iloc[-1] == pytest.approx(2 * float(step.memory_s))
+    fast, half = (grid("llama-3.1-8b", one, "ideal", "bf16", SHORT) for one in (spec, slow))
+    last = half.iloc[-1]
+    mapping = tm.Mapping(tp=last.tp, ep=last.ep, pp=last.pp, cp=last.cp)
+    ask = {"batch": last.batch, "context": SHORT.mean_context, "efficiencies": "ideal"}
+    step = tm.decode_step("llama-3.1-8b", spec, mapping, **ask)
+    assert last.memory_s == pytest.approx(2 * float(step.memory_s))
     assert half.tokens_per_s_per_chip.max() < fast.tokens_per_s_per_chip.max()
 
 
 def test_what_is_named_twice_stands_once_and_what_is_unknown_is_refused():
-    once = grid("llama-3.1-8b", "trn1.2xlarge", "public", "bf16", 2048)
-    ask = ["llama-3.1-8b"] * 2, ["trn1.2xlarge"] * 2, ["public"] * 2, ["bf16"] * 2, [2048, 2048.0]
-    assert len(frontier_grid(*ask)) == len(once)
-    for bad in ({"stack_kinds": ["fast"]}, {"contexts": [0]}, {"points": 1}, {"precisions": ["fp9"]}, {"models": []}):
-        with pytest.raises(ValueError, match=next(iter(bad)).rstrip("s")):
-            frontier_grid(**{"models": ["llama-3.1-8b"], "systems": ["trn1.2xlarge"]} | bad)
-
-
-def test_places_are_spread_over_the_logarithm():
-    """1 to 10,000 in three: both ends, and 100, the middle of the logarithm."""
-    assert spread_evenly([1, 2, 90, 5000, 10000], 3).tolist() == [0, 2, 4]
-    assert spread_evenly([7.0], 5).tolist() == [0]
+    once = grid("llama-3.1-8b", "trn1.2xlarge", "public", "bf16", tm.Request(512, 128))
+    ask = ["llama-3.1-8b"] * 2, ["trn1.2xlarge"] * 2, tm.Request(512, 128), ["public"] * 2, ["bf16"] * 2
+    assert len(frontier_grid(*ask, [*SPEEDS, *SPEEDS])) == len(once)
+    odd = {"stack_kinds": ["fast"], "request": 512, "tokens_per_s_per_user": [0], "precisions": ["fp9"], "models": []}
+    for name, value in odd.items():
+        known = {"models": ["llama-3.1-8b"], "systems": ["trn1.2xlarge"], "request": tm.Request(512, 128)}
+        with pytest.raises(ValueError, match=name.rstrip("s") if name != "tokens_per_s_per_user" else name):
+            frontier_grid(**known | {name: value})

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import trnmodel as tm
 from trnbook.chapters import cost_comparison as markets
 from trnbook.chapters import cost_owners as owned
 from trnbook.chapters import cost_sentences
@@ -21,12 +22,17 @@ def named(name: str, **more):
 
 
 def line(
-    system, software="ideal", cost=1.0, ends=types.MappingProxyType({"blended_usd_per_mtoken": (0.5, 2.0)}), **more
+    system, software="ideal", cost=1.0, ends=types.MappingProxyType({"generated_usd_per_mtoken": (0.5, 2.0)}), **more
 ):
     """A cost of a token, as far as tables of costs look."""
-    one = {"FIGURE": "blended_usd_per_mtoken", "model": named("m"), "wanted_tokens_per_s_per_user": 20.0, "reason": ""}
-    one |= {"system": named(system), "stack_kind": software, "blended_usd_per_mtoken": cost, "basis": "ideal"}
-    one |= {"chip_s_ends": lambda: (1.0, 3.0, 7.0), "usd_per_chip_h": 5.0, "valid": not np.isnan(cost)}
+    one = {
+        "FIGURE": "generated_usd_per_mtoken",
+        "model": named("m"),
+        "promised_tokens_per_s_per_user": 20.0,
+        "reason": "",
+    }
+    one |= {"system": named(system), "stack_kind": software, "generated_usd_per_mtoken": cost, "basis": "ideal"}
+    one |= {"chip_s": lambda: 3.0, "chance": 0.9, "usd_per_chip_h": 5.0, "valid": not np.isnan(cost)}
     return SimpleNamespace(**one | {"ends": ends.__getitem__, "fast_enough": True} | more)
 
 
@@ -44,20 +50,17 @@ def drawn(**values):
     return SimpleNamespace(values={name: np.array(each) for name, each in values.items()})
 
 
-def test_the_load_is_that_of_the_first_model_at_the_middle_speed(monkeypatch):
+def test_every_model_is_asked_the_same_request_at_each_speed(monkeypatch):
     asked = []
-    monkeypatch.setattr(markets, "token_cost", lambda model, some, **more: asked.append((model.id, some, more)))
+    monkeypatch.setattr(markets, "token_cost", lambda model, request, some, **more: asked.append((request, some, more)))
     mine = SimpleNamespace(rent=lambda spec, *how: (spec.id, *how))
-    systems = [named("a"), named("b")]
-    found = markets.cost_grid(
-        (named(one) for one in "mn"), iter(systems), [20.0, 50.0, 100.0], mine, ("spot", "x"), {"duty": 0.5}, output=7
-    )
-    assert list(found) == [(name, speed) for name in "mn" for speed in (20.0, 50.0, 100.0)]
+    systems, request = [named("a"), named("b")], tm.Request(7, 3)
+    found = markets.cost_grid((named(one) for one in "mn"), iter(systems), [20.0, 50.0], mine, ("spot", "x"), request)
+    assert list(found) == [(name, speed) for name in "mn" for speed in (20.0, 50.0)]
     prices = {"a": ("a", "spot", "x"), "b": ("b", "spot", "x")}
-    for name, some, more in asked:
-        loaded = {"duty": 0.5} if (name, more["tokens_per_s_per_user"]) == ("m", 50.0) else {}
-        assert some == systems
-        assert more == {"tokens_per_s_per_user": more["tokens_per_s_per_user"], "pricing": prices, "output": 7} | loaded
+    for (_, speed), (one, some, more) in zip(found, asked, strict=True):
+        assert one == tm.Request(7, 3, tokens_per_s_per_user=speed)
+        assert (some, more) == (systems, {"pricing": prices})
 
 
 def test_a_row_of_costs():
@@ -71,6 +74,7 @@ def test_a_row_of_costs():
         ENDS[1]: 0.5,
         ENDS[2]: 2.0,
         "chip_s": 3.0,
+        "chance": 0.9,
         "usd_per_chip_h": 5.0,
         "basis": "ideal",
         "reason": "",
@@ -87,6 +91,7 @@ def test_a_row_of_costs():
         (2.0, 2.0001, 0.0036, "2"),
         (np.nan, 2.0, 0.0036, "never"),
         (2.0, 2.0, np.inf, "never"),
+        (2.0, 2.0, np.nan, "never"),
     ],
 )
 def test_a_price_that_makes_a_cost_the_least(least, price, chip_s, told):
@@ -97,11 +102,12 @@ def test_systems_beside_each_other():
     """3.6 ms at 2 USD an hour: 2 USD a million. 4.8 ms at 3: 4 USD, level at 1.5. 1.8 ms without a price: at 4."""
     rows = [("b", "ideal", 4.0, 3.0, 5.0, 3.0, 0.0048, ""), ("a", "ideal", 2.0, 1.0, 3.0, 2.0, 0.0036, "")]
     rows += [("c", "ideal", np.nan, np.nan, np.nan, np.nan, 0.0018, "no price is published")]
-    rows += [("c", "public", np.nan, np.nan, np.nan, np.nan, np.inf, "too slow for a user at any batch")]
+    rows += [("c", "public", np.nan, np.nan, np.nan, np.nan, np.inf, "too slow for a user at any load")]
     rows += [("d", "ideal", np.nan, np.nan, np.nan, 1.2345, np.inf, "the model does not fit")]
     table = pd.DataFrame(rows, columns=["system", "software", *ENDS, "usd_per_chip_h", "chip_s", "reason"])
-    found = markets.compare(table.assign(model="m", **{SPEED: 20.0})).set_index("system")
-    assert found.ideal.tolist() == ["4 (3 to 5)", "2 (1 to 3)", "no price", "the model does not fit"]
+    table = table.assign(model="m", chance=[1.0, 0.543, 0.0, 0.0, 0.0], **{SPEED: 20.0})
+    found = markets.compare(table).set_index("system")
+    assert found.ideal.tolist() == ["4 (3 to 5)", "2 (1 to 3), of 54% of draws", "no price", "the model does not fit"]
     assert found.public.tolist() == ["no such software"] * 2 + ["too slow", "no such software"]
     assert found["USD a chip-hour"].tolist() == ["3", "2", "no price", "1.23"]
     level = ["ideal 1.5", "ideal least", "public never, ideal 4", "ideal never"]
@@ -283,35 +289,29 @@ def test_an_early_chip_by_hand():
 
 
 def test_a_token_by_hand():
-    """300 tokens of 2 ms and 100 of 30 ms are 9 ms each; at 3 USD an hour 7.5 USD a million."""
-    chip_s = {
-        "prefill": np.array([1.0, 1.5, 2.0, 2.5, 3.0]) / 1e3,
-        "decode": np.array([10.0, 20.0, 30.0, 40.0, 50.0]) / 1e3,
-    }
+    """300 tokens of 2 ms and 100 of 30 ms are 36 ms for each of 100; at 3 USD an hour 30 USD a million."""
+    chip_s = {"prefill": 2.0 / 1e3, "decode": 30.0 / 1e3}
     ask = {"input_tokens": 300.0, "output_tokens": 100.0, "usd_per_chip_h": 3.0, "chip_s": chip_s.__getitem__}
-    assert cost_sentences.by_hand(line("a", cost=7.5, **ask), CALLED) == (
-        "**By hand, A on ideal software.** A token of a prompt takes 2 ms of a chip, one of an answer 30 ms: (300 x 2 "
-        "+ 100 x 30) / 400 = 9 ms. At 3 USD an hour a million take 3 x 9 x 1,000 / 3,600 = 7.5 USD; the package says "
-        "7.5 USD."
+    assert cost_sentences.by_hand(line("a", cost=30.0, **ask), CALLED) == (
+        "**By hand, A on ideal software.** A token of a prompt takes 2 ms of a chip, one of an answer 30 ms with the "
+        "time in which chips wait: (300 x 2 + 100 x 30) / 100 = 36 ms for each generated token. At 3 USD an hour a "
+        "million take 3 x 36 x 1,000 / 3,600 = 30 USD; the package says 30 USD."
     )
-    with pytest.raises(AssertionError, match=r"a: 7\.5 by hand, 7\.6 by the package"):
-        cost_sentences.by_hand(line("a", cost=7.6, **ask), CALLED)
+    with pytest.raises(AssertionError, match=r"a: 30\.0 by hand, 30\.1 by the package"):
+        cost_sentences.by_hand(line("a", cost=30.1, **ask), CALLED)
 
 
 def test_costs_at_capacity_and_at_a_load():
-    ends = {"blended_usd_per_mtoken": (3.0, 5.0), "at_load_usd_per_mtoken": (6.0, 10.0)}
-    at = {"at_load_usd_per_mtoken": 8.0, "instances": 3.0, "rent": SimpleNamespace(why="")}
-    none = {"lacking": "too slow for a user at any batch", "rent": SimpleNamespace(why="")}
-    found = costs(
-        line("a", "ideal", 4.0, ends, **at),
-        line("a", "public", np.nan, **none),
-        line("b", "ideal", np.nan, **none | {"rent": SimpleNamespace(why="no price is published")}),
-    )
-    table = cost_sentences.loaded(found)
-    assert table.columns.tolist() == ["system", "public", "ideal"]
-    assert table.values.tolist() == [
-        ["a", "too slow for a user at any batch", "4 (3 to 5) at capacity, 8 (6 to 10) on 3 instances"]
-    ]
+    at = {"instances": 3.0, "rent": SimpleNamespace(why=""), "lacking": "", "in_words": "{} told".format}
+    none = {"lacking": "too slow for a user at any load", "rent": SimpleNamespace(why="")}
+    late = at | {"lacking": "the first token comes too late at any load", "valid": False}
+    unknown = none | {"rent": SimpleNamespace(why="no price is published")}
+    rows = line("a", "ideal", 4.0, **at), line("a", "public", np.nan, **none), line("a", "hand-tuned", 1.0, **at)
+    full, load = costs(*rows, line("b", **unknown)), costs(*rows[:2], line("a", "hand-tuned", **late), line("b"))
+    table = cost_sentences.loaded(full, load)
+    assert table.columns.tolist() == ["system", "public", "hand-tuned", "ideal"]
+    said = "generated_usd_per_mtoken told at capacity, at_load_usd_per_mtoken told on 3 instances"
+    assert table.values.tolist() == [["a", none["lacking"], late["lacking"], said]]
 
 
 def test_sellers_in_their_order():
@@ -395,7 +395,7 @@ def test_waiting_in_words():
 
 def test_ties_told_by_software(monkeypatch):
     rows = [("m", 20.0, "b", "ideal", 2.0, 1.0, 4.0), ("m", 20.0, "b", "public", np.nan, 1.0, 1.0)]
-    rows += [("m", 20.0, "c", "ideal", 2.0, 1.0, np.inf), ("n", 20.0, "b", "hand-tuned", 3.0, np.nan, np.nan)]
+    rows += [("m", 20.0, "c", "ideal", 2.0, 2.0, 2.0), ("n", 20.0, "b", "hand-tuned", 3.0, 3.0, 3.0)]
     ends = [f"break_even_usd_per_chip_h{end}" for end in ("", "_low", "_high")]
     table = pd.DataFrame(rows, columns=["model", SPEED, "against", "software", *ends])
     monkeypatch.setattr(cost_sentences, "level_rents", lambda found, system: table)
@@ -403,8 +403,8 @@ def test_ties_told_by_software(monkeypatch):
     assert found.columns.tolist() == ["model", SPEED, "against", "public", "ideal", "hand-tuned"]
     assert found.values.tolist() == [
         ["m", 20.0, "b", "too slow", "2 (1 to 4)", ""],
-        ["m", 20.0, "c", "", "2 (1 to out of reach)", ""],
-        ["n", 20.0, "b", "", "", "3 (nan to out of reach)"],
+        ["m", 20.0, "c", "", "2", ""],
+        ["n", 20.0, "b", "", "", "3"],
     ]
 
 
@@ -445,7 +445,7 @@ def test_the_watts_at_which_tokens_cost_the_same():
     def known(system, chip_s, hour, **more):
         many = lambda drawn, value: np.full(len(drawn[f"blended {system}"]), value)  # noqa: E731
         ask = lambda drawn, **moved: many(drawn, hour + moved["tdp_w"] / 100 if moved else hour)  # noqa: E731
-        told = {"uncertain": lambda phase: {f"{phase} {system}": (0.0, 1.0, 2.0)}, "valid": True}
+        told = {"uncertain": lambda: {f"blended {system}": (0.0, 1.0, 2.0)}, "causes": tuple, "valid": True}
         told |= {"drawn_chip_s": lambda drawn: many(drawn, chip_s), "owned": SimpleNamespace(drawn_usd_per_h=ask)}
         return line(system, **told | more)
 

@@ -32,7 +32,6 @@ from trnbook.chapters import (
 )
 from trnbook.shared import domain_sizes, placements, software_kinds
 from trnmodel.catalog import facilities
-from trnmodel.search import deployments
 from trnmodel.steps.deployment import Deployment
 
 AIR, WIDE, TRN2 = "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160", "trn2.48xlarge"
@@ -40,84 +39,6 @@ AIR, WIDE, TRN2 = "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160", "trn2.48xlarge"
 
 def place(model, system, mapping, precision, stack):
     return Deployment(model=model, system=system, mapping=mapping, precision=precision, stack=stack)
-
-
-def test_shares_of_a_rival_by_hand(monkeypatch):
-    """An ideal yield of 200: 50 are a quarter; where the rival makes nothing there is none, where only it does, inf."""
-    made = {("a", "ideal"): [[200.0, 200.0, 0.0, 2.0]], ("a", "public"): [[50.0, 0.5, 7.0, 1.0]]}
-    made |= {("a", "hand-tuned"): [[50.0, 0.0, 7.0, 0.5], [40.0, 0.0, 7.0, 0.4], [80.0, 0.0, 7.0, 0.8]]}
-    monkeypatch.setattr(contests, "yields", lambda m, name, kind, *more: np.array(made["a", kind]))
-    monkeypatch.setattr(contests, "stacks_of", lambda chip: ["ideal", "hand-tuned", "public"])
-    table = contests.ties("llama-3.1-8b", AIR, ["hgx-h200"], [10.0, 20.0, 30.0, 40.0])
-    table = table[table.system == AIR].set_index("software")
-    assert table.share_of_ideal["public"].tolist() == [0.25, 0.0025, np.inf, 0.5]
-    np.testing.assert_equal(table.share_of_ideal["hand-tuned"].to_numpy(), [0.25, np.nan, np.inf, 0.25])
-    for place in (0, 3):
-        low, high = (table[f"share_of_ideal_{end}"]["hand-tuned"].iloc[place] for end in ("low", "high"))
-        assert (low, high) == (pytest.approx(40 / 200), pytest.approx(80 / 200))
-    assert table.share_of_ideal_low["public"].isna().all()
-
-
-def test_a_larger_domain_is_surely_better_where_its_band_leaves_1_out(monkeypatch):
-    """Yields of 100 against 150, 100 and 90; moved together they stay apart, to one side or on both."""
-    pair = [[[100.0, 100.0, 0.0, 0.0, 100.0], [80.0, 80.0, 0.0, 0.0, 100.0], [100.0, 100.0, 0.0, 0.0, 100.0]]]
-    pair += [[[150.0, 100.0, 0.0, 0.5, 100.0], [160.0, 80.0, 0.0, 0.5, 90.0], [150.0, 110.0, 0.0, 0.5, 200.0]]]
-    found = iter(map(np.array, pair))
-    monkeypatch.setattr(contests, "yields", lambda *asked: next(found))
-    speeds = [10.0, 20.0, 30.0, 40.0, 50.0]
-    table = contests.domains([671026404352], speeds, (AIR, WIDE), kinds=["ideal"], context=1)
-    np.testing.assert_equal(table.ratio.to_numpy(), [1.5, 1.0, np.nan, np.inf, 1.0])
-    np.testing.assert_allclose(table.ratio_low, [1.5, 1.0, 1.0, 500.0, 0.9])  # 0.5 tokens/s over a thousandth
-    np.testing.assert_allclose(table.ratio_high, [2.0, 1.1, 1.0, 500.0, 2.0])
-    assert table.sure.tolist() == [True, True, False, True, False]
-    with pytest.raises(ValueError, match="context="):
-        contests.domains([671026404352], speeds, (AIR, WIDE), kinds=["ideal"], context=0.9)
-
-
-def test_hand_tuned_software_is_asked_in_all_its_variants(monkeypatch):
-    found = lambda model, spec, e, *more: SimpleNamespace(yields=lambda wanted: (e, wanted.tolist()))  # noqa: E731
-    monkeypatch.setattr(contests, "tried", found)
-    monkeypatch.setattr(contests, "spread", lambda e: f"all of {e.id}")
-    told = {kind: contests.yields("m", AIR, kind, 20.0, 4096, "bf16")[0] for kind in ("hand-tuned", "ideal", "public")}
-    assert told["hand-tuned"] == "all of hand-tuned-neuron"
-    assert [told[kind].kind for kind in ("ideal", "public")] == ["ideal", "public"]
-
-
-def test_whom_a_share_is_ahead_of():
-    """At 20 tokens/s 0.5 is ahead of 0.4 and of one that is not as fast, not of as much and not of 0.6."""
-    rows = [("a", "hand-tuned", 0.5), ("a", "public", 0.45), ("b", "ideal", 0.6), ("b", "hand-tuned", 0.4)]
-    rows += [("b", "public", np.nan), ("c", "hand-tuned", 0.5)]
-    table = pd.DataFrame(rows, columns=["system", "software", "share_of_ideal"])
-    both = [table.assign(wanted_tokens_per_s_per_user=speed) for speed in (20.0, 50.0)]
-    assert contests.ahead(pd.concat(both), "a", 20.0) == (2, 4)
-    assert contests._share(0.5, 0.5, 0.5) == "0.50"
-    assert contests._share(0.5, 0.25, 0.75) == "0.50 (0.25 to 0.75)"
-    assert contests._share(np.nan, 0.0, 0.0) == "not as fast"
-
-
-def test_a_band_is_the_root_of_squares_of_what_moves_each_way():
-    """10 moved by 3 down and 4 up, by 4 down and nothing up: 10 - 5 and 10 + 4; both ends up are no way down."""
-    assert [float(end[0]) for end in software_kinds.band(np.array([[10.0], [7.0], [14.0], [6.0], [10.0]]))] == [
-        5.0,
-        14.0,
-    ]
-    assert [float(end[0]) for end in software_kinds.band(np.array([[10.0], [13.0], [12.0]]))] == [10.0, 13.0]
-    assert [float(end[0]) for end in software_kinds.band(np.array([[10.0], [7.0], [8.0]]))] == [7.0, 10.0]
-
-
-def test_software_and_racks_are_compared_where_anything_is_made():
-    rows = [("a", "ideal", 60.0), ("a", "hand-tuned", 30.0), ("a", "public", 0.0), ("b", "ideal", 50.0)]
-    rows += [("b", "hand-tuned", 20.0), ("b", "public", 10.0)]
-    table = pd.DataFrame(rows, columns=["system", "software", "tokens_per_s_per_chip"])
-    assert software_kinds.decides(table) == "Software moves the yield 5 times, racks 1.5 times"
-
-
-def test_what_cannot_be_yields_nothing():
-    found = software_kinds.tried("llama-3.3-70b", "hgx-h200", tm.efficiencies("h200", "ideal"), 65_536, "bf16")
-    step = deployments.tried("llama-3.3-70b", "hgx-h200", context=65_536, precision="bf16", efficiencies="ideal")
-    assert not np.all(step.valid)
-    gone = ~step.valid.reshape(found.each.shape)
-    assert set(found.each[gone]) == set(found.user[gone]) == {0.0}
 
 
 class Hosts:
@@ -282,7 +203,8 @@ def test_the_first_page_asks_for_prompts_of_4096_and_answers_of_512():
     assert (asked["input_tokens"].default, asked["output_tokens"].default) == (4096, 512)
     assert asked["tokens_per_s_per_user"].default == (20.0, 50.0)
     of_software = inspect.signature(software_kinds.answers).parameters
-    assert [of_software[name].default for name in ("tokens_per_s_per_user", "context")] == [(20.0, 50.0), 4096.0]
+    assert of_software["tokens_per_s_per_user"].default == (20.0, 50.0)
+    assert of_software["request"].default == tm.Request(4096, 512)
 
 
 def test_throughput_between_batches_is_linear_in_the_speed():

@@ -339,6 +339,10 @@ def test_the_digest_covers_package_data_and_named_files(write, tmp_path, monkeyp
         path.write_text("two")
         seen.add(digest())
     assert len(seen) == 4
+    lab = data / "trnlab" / "module.py"  # no chapter imports it
+    lab.parent.mkdir()
+    lab.write_text("one")
+    assert digest() in seen
 
 
 def test_the_digest_covers_folders_and_lists_of_files(write, tmp_path, monkeypatch):

@@ -225,7 +225,7 @@ def test_the_price_at_which_one_ties_with_another():
         row["break_even_usd_per_chip_h_low"],
         row["break_even_usd_per_chip_h_high"],
     )
-    assert ends == pytest.approx((4.5, 1.5 * 1.5, 1.5 * 12.0), rel=2e-3)
+    assert ends == pytest.approx((4.5, 1.5 * 1.5, 1.5 * 12.0), rel=0.01)
     assert found.ties("a", "a") == []
 
 

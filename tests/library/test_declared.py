@@ -149,7 +149,7 @@ def test_the_schema_of_a_call_has_the_arguments_of_its_signature(name):
     assert list(schema["properties"]) == list(parameters)
     assert schema["required"] == [key for key, one in parameters.items() if one.default is one.empty]
     for key, one in schema["properties"].items():
-        assert set(one) <= {"type", "anyOf", "enum", "properties", "description", "default"} | set(
+        assert set(one) <= {"type", "anyOf", "enum", "properties", "required", "title", "description", "default"} | set(
             "items minItems minLength maxLength minimum maximum exclusiveMinimum additionalProperties".split()
         )
         assert one.get("description"), f"{name}: the docstring says nothing of {key}"

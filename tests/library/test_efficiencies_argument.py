@@ -12,7 +12,9 @@ from trnmodel.catalog.options import options
 from trnmodel.catalog.stacks import Efficiencies, find
 from trnmodel.catalog.trainers import Trainer, trainer
 from trnmodel.search import train_search
-from trnmodel.search.deployments import frontiers
+from trnmodel.search.frontier import best_at, frontiers
+from trnmodel.search.grid import options_of
+from trnmodel.search.plan import best_choice, questions_of
 from trnmodel.serving.server import disaggregate
 from trnmodel.training import rank
 
@@ -30,7 +32,8 @@ CALLS = {
     "tm.serve": (tm.serve, {**STEP, "request": tm.Request(**LENGTHS, requests_per_s=1.0), "max_batch": 8}),
     "disaggregate": (disaggregate, {"model": MODEL, **SIDES, **LENGTHS, "batch": 4, "mixed": True}),
     "tm.plan": (tm.plan, {"model": MODEL, "request": tm.Request(**LENGTHS), "systems": SYSTEM}),
-    "frontiers": (frontiers, {"model": MODEL, "systems": [SYSTEM], "context": 1000}),
+    "tm.compare": (tm.compare, {"model": MODEL, "request": tm.Request(**LENGTHS), "systems": [SYSTEM]}),
+    "frontiers": (frontiers, {"model": MODEL, "request": tm.Request(**LENGTHS), "systems": [SYSTEM]}),
     "tm.train_step": (
         tm.train_step,
         {"model": MODEL, "system": "hgx-h100", "mapping": tm.Mapping(dp=8), "global_batch": 8, "seq": 1024},
@@ -42,8 +45,15 @@ CALLS = {
     "tm.efficiencies": (tm.efficiencies, {"chip": "trainium2"}),
 }
 PASS_ON = {train_search.grid, rank.rank}  # what the calls of training take, inside of these
+PASS_ON |= {best_at, best_choice, options_of, questions_of}  # what searches take, inside of `tm.plan` and its kin
 PASS_ON |= {options}  # takes options too, and lists of them: `test_options.py`
 WORDS = ("public", "hand-tuned", "ideal")
+SEARCHES = ("tm.plan", "tm.compare", "frontiers")  # whose "public" is the stack with every documented option
+OF_OPTIONS = (*SEARCHES, "tm.serve")
+ALLOWED = (
+    r"allowed is (the id of a (training )?stack, or a (training )?stack itself"
+    r'|"public", "hand-tuned", "ideal", the id of a stack or of an option, a list of these, or a set)'
+)
 
 
 def arguments(call):
@@ -91,7 +101,18 @@ def test_a_word_an_id_and_an_object_are_the_same_question(name, argument, word):
     call, ask = CALLS[name]
     stack = own(name, word)
     answers = [table(call(**ask, **{argument: e})) for e in (word, word.upper(), stack.id, stack)]
-    assert all(same(answers[0], answer) for answer in answers[1:])
+    assert same(answers[0], answers[1])
+    assert same(answers[2], answers[3])
+    assert same(answers[0], answers[2]) or (name in SEARCHES and word != "ideal")  # with the options of the software
+
+
+@pytest.mark.parametrize("name", OF_OPTIONS)
+def test_a_list_of_one_is_that_one_and_no_word_is_public(name):
+    call, ask = CALLS[name]
+    answers = [call(**ask, **more) for more in ({}, {"efficiencies": "public"})]
+    assert same(*(table(one.best if name == "tm.plan" else one) for one in answers))  # a plan has others beside it
+    for word in (*WORDS, "neuron-async"):
+        assert same(*(table(call(**ask, efficiencies=e)) for e in ([word], word)))
 
 
 @pytest.mark.parametrize(("name", "argument"), CASES)
@@ -106,9 +127,9 @@ def test_an_unknown_word_is_refused_with_the_nearest_names(name, argument):
 @pytest.mark.parametrize("wrong", [3, ["ideal"], True, tm.Mapping()], ids=str)
 def test_what_names_no_stack_is_refused(name, argument, wrong):
     call, ask = CALLS[name]
-    with pytest.raises(
-        ValueError, match=rf"^{argument}=.*: allowed is the id of a (training )?stack, or a (training )?stack itself"
-    ):
+    if wrong == ["ideal"] and name in OF_OPTIONS:
+        pytest.skip("takes a list")
+    with pytest.raises(ValueError, match=rf"^{argument}=.*: {ALLOWED}"):
         call(**ask, **{argument: wrong})
 
 
@@ -116,7 +137,5 @@ def test_what_names_no_stack_is_refused(name, argument, wrong):
 def test_a_stack_of_the_other_kind_is_refused(name, argument):
     call, ask = CALLS[name]
     other = Efficiencies(id="mine") if "train" in name else Trainer(id="mine")
-    with pytest.raises(
-        ValueError, match=rf"^{argument}=.*: allowed is the id of a (training )?stack, or a (training )?stack itself"
-    ):
+    with pytest.raises(ValueError, match=rf"^{argument}=.*: {ALLOWED}"):
         call(**ask, **{argument: other})

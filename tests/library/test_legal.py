@@ -215,7 +215,7 @@ def test_what_is_not_legal_has_no_start_command():
 @pytest.mark.parametrize(("tp", "prompt", "bucket"), [(64, 2200, 2240), (64, 20, 128), (8, 2048, 2048), (1, 1, 2)])
 def test_a_prompts_bucket_is_shared_out_by_its_ranks(tp, prompt, bucket):
     """More tokens than ranks, and as many for each of them."""
-    step = SimpleNamespace(ep=1.0, pp=1.0, batch=4.0, tp=float(tp), compiled_tokens=4096.0, valid=True)
+    step = SimpleNamespace(ep=1.0, pp=1.0, cp=1.0, batch=4.0, tp=float(tp), compiled_tokens=4096.0, valid=True)
     first = SimpleNamespace(compiled_tokens=float(prompt), valid=True)
     told = launch.command(tm.model(LLAMA), plain(tm.efficiencies("trainium2")), step, first, tm.Precision(), 2, 8192.0)
     assert options(told)["config"]["neuron_config"]["num_batched_tokens_buckets"] == [bucket]

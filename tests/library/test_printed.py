@@ -26,12 +26,12 @@ def step(tp: Any = 8, **changes: Any) -> Any:
 
 def cost() -> Any:
     """Return the cost of a token on one system."""
-    return tm.token_cost(LARGE, tm.Request(*REQUEST.values(), tokens_per_s_per_user=20), TRN2)
+    return tm.token_cost(LARGE, tm.Request(**REQUEST, tokens_per_s_per_user=20), TRN2)
 
 
 def plan() -> Any:
     """Return a plan on two systems."""
-    return tm.plan(LARGE, [TRN2, TRN3], tokens_per_s_per_user=30, **REQUEST)
+    return tm.plan(LARGE, tm.Request(**REQUEST, tokens_per_s_per_user=30), [TRN2, TRN3])
 
 
 def compared() -> Any:
@@ -46,7 +46,7 @@ def paired() -> Any:
 
 def served(rate: Any) -> Any:
     """Return a server under a rate of requests."""
-    return tm.serve(SMALL, TRN2, tm.Mapping(tp=8), requests_per_s=rate, max_batch=8, **REQUEST)
+    return tm.serve(SMALL, tm.Request(**REQUEST, requests_per_s=rate), TRN2, tm.Mapping(tp=8), max_batch=8)
 
 
 def split() -> Any:
@@ -96,7 +96,8 @@ CALLS: dict[str, Callable[[], Any]] = {
     "cost of a token": cost,
     "line of the cost of a token": lambda: cost().lines[0],
     "energy": lambda: tm.energy(step()),
-    "energy of a request": lambda: tm.energy(deployed(), batch=4, **REQUEST),
+    "energy of a request": lambda: tm.energy(deployed(), batch=4, request=tm.Request(**REQUEST)),
+    "request": lambda: tm.Request(4096, 512, 50, 2.0, prefix_share=0.5, requests_per_s=10),
     "energy, several points": lambda: tm.energy(step(batch=[1, 4])),
     "cost": lambda: tm.tco(TRN3),
     "goodput": lambda: tm.goodput(TRN3, 16_384, model="llama-3.1-405b"),

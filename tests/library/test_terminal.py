@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import trnmodel as tm
 from trnmodel import units
 from trnmodel.catalog import load, names
+from trnmodel.catalog.options import documented
 from trnmodel.catalog.tables import DataError
 from trnmodel.cli import terminal
 from trnmodel.cli.app import app
@@ -49,12 +50,16 @@ QUESTIONS = [
     (0, ["plan", "llama-3.1-8b", "--system", "trn2.3xlarge", "--speed", "20", *LENGTHS]),
     (3, ["plan", "llama-3.1-8b", "--system", "trn2.3xlarge", *SLOW]),
     (3, ["plan", "llama-3.1-405b", "--system", "trn1.2xlarge", "--speed", "1", *LENGTHS]),
+    (0, ["compare", "llama-3.1-8b", "trn2.3xlarge", "hgx-h200", "--speed", "20,50", *LENGTHS]),
+    (3, ["compare", "llama-3.1-8b", "hgx-h200", *SLOW]),
     (0, ["cost", "llama-3.1-8b", "hgx-h200", "--speed", "20", *LENGTHS]),
     (3, ["cost", "llama-3.1-8b", "hgx-h200", *SLOW]),
     (0, ["train", "llama-3.1-8b", "hgx-h100", "--tokens", "15T", "--chips", "1k"]),
     (3, ["train", "llama-3.1-405b", "trn1.2xlarge", "--tokens", "15T", "--chips", "2"]),
     (0, ["systems", "trn3"]),
     (3, ["systems", "no such rack"]),
+    (0, ["options", "trainium3"]),
+    (3, ["options", "no such draft"]),
     (0, ["prices", "trn2"]),
     (3, ["prices", "trn3-nl72x2-pcie160"]),  # nobody publishes one
     (2, ["prices", "--region", "mars"]),
@@ -85,6 +90,7 @@ def test_the_statuses_are_those_of_the_issue_and_documented(root):
 
 BASE = {
     "plan": ["llama-3.1-8b", "--speed=20", "--in=1024", "--out=256", "--system=trn2.3xlarge"],
+    "compare": ["llama-3.1-8b", "trn2.3xlarge", "hgx-h200", "--speed=20,50", "--in=1024", "--out=256"],
     "decode": ["llama-3.1-8b", "trn2.3xlarge"],
     "power": ["llama-3.1-8b", "hgx-h100"],
     "goodput": ["llama-3.1-8b", "trn2.48xlarge"],
@@ -108,7 +114,7 @@ OF_A_FILE = {"--parameter": "-p ", "--file": "", "--out-dir": "-o", "CHAPTER": "
 def options():
     for name, command in COMMANDS.items():
         for one in command.params:
-            listed = name in ("systems", "models", "stacks")  # whose text matches nothing at worst
+            listed = name in ("systems", "models", "stacks", "options")  # whose text matches nothing at worst
             if not (listed or one.is_eager or getattr(one, "is_bool_flag", False) or one.name == "help"):
                 yield name, one
 
@@ -290,8 +296,11 @@ def test_an_unknown_name_is_answered_with_the_two_nearest(find, typed, near):
     assert near in told
 
 
+LISTS = ("systems", "models", "stacks", "options", "prices")
+
+
 def test_lists_hold_everything_and_filter():
-    rows = {name: json.loads(call(name, "--json")[1]) for name in ("systems", "models", "stacks", "prices")}
+    rows = {name: json.loads(call(name, "--json")[1]) for name in LISTS}
     assert {row["id"] for row in rows["systems"]} == set(tm.systems())
     assert {row["id"] for row in rows["models"]} == set(tm.model_ids())
     assert {"vllm-neuron-2026", "hand-tuned-gpu", "megatron-core", "ideal"} <= {row["id"] for row in rows["stacks"]}
@@ -310,7 +319,17 @@ def test_lists_hold_everything_and_filter():
     assert {(row["entity"], row["pricing"], row["place"]) for row in one} == {
         ("trn2.48xlarge", "capacity-block", "us-east-2")
     }
-    for name in ("systems", "models", "stacks", "prices"):
+    assert {row["id"] for row in rows["options"]} == {one.id for one in documented()}
+    eagle = {row["id"]: row for row in rows["options"]}["neuron-eagle3-llama-3.1-8b"]
+    assert (eagle["tokens_per_step"], eagle["covers"], eagle["server"]) == (3.22, "llama-3.1-8b", "vllm-neuron")
+    assert "sdk-eagle3-llama" in eagle["sources"].split()
+    some = json.loads(call("options", "B200", "--json")[1])
+    assert {row["id"] for row in some} == {"trtllm-mtp1", "trtllm-mtp2", "trtllm-mtp3", "vllm-eagle3-llama-4-maverick"}
+    line = next(one for one in call("options", "neuron-async")[1].splitlines() if one.startswith("neuron-async "))
+    assert all(word in line for word in ("vLLM Neuron, page of August 2026", "trainium2 trainium3", "any"))
+    assert "steps of vllm-neuron-2026-async" in line
+    assert "3.22 tokens per step" in call("options", "llama-3.1")[1]
+    for name in LISTS:
         lines = call(name)[1].splitlines()
         assert len(lines) == len(rows[name]) + 1
 
@@ -333,6 +352,8 @@ def completed(*words):
         (["decode", "llama-3.3-70b", "trn2.48xlarge", "--precision", "mxfp8"], "mxfp8", False),
         (["decode", "llama-3.3-70b", "trn2.48xlarge", "--stack", "hand"], "hand-tuned", False),
         (["train", "llama-3.3-70b", "hgx-h100", "--stack", "megatron-c"], "megatron-core", False),
+        (["plan", "llama-3.3-70b", "--stack", "neuron-as"], "neuron-async", True),
+        (["opt"], "options", True),
         (["collective", "all_r"], "all_reduce", True),
         (["roofline", "trainium3"], "trainium3", True),
         (["cost", "llama-3.3-70b", "trn2.48xlarge", "hgx-h2"], "hgx-h200", True),

@@ -291,7 +291,7 @@ def option_table() -> pd.DataFrame:
     -------
     table : pandas.DataFrame
         id, name, engine, base_stack, drafting, draft_tokens, tokens_per_step, step_extra_s, measured_batch,
-        most_sequences, lnc, documented_on, measured_on, covers, sources.
+        most_sequences, lnc, server, target_checkpoint, draft_checkpoint, documented_on, measured_on, covers, sources.
 
     Examples
     --------
@@ -300,10 +300,12 @@ def option_table() -> pd.DataFrame:
     """
     import pandas as pd
 
-    names = ("id", "name", "engine", "base_stack", "drafting", "draft_tokens", "tokens_per_step")
+    names: tuple[str, ...] = ("id", "name", "engine", "base_stack", "drafting", "draft_tokens", "tokens_per_step")
+    names += ("step_extra_s", "measured_batch", "most_sequences", "lnc")
+    names += ("server", "target_checkpoint", "draft_checkpoint")
     rows = []
     for one in documented():
-        row = {name: getattr(one, name) for name in (*names, "step_extra_s", "measured_batch", "most_sequences", "lnc")}
+        row = {name: getattr(one, name) for name in names}
         row |= {name: " ".join(sorted(getattr(one, name))) for name in ("documented_on", "measured_on", "covers")}
         rows.append(row | {"sources": " ".join(sorted(load.fact_sources(one)))})
     return pd.DataFrame(rows)

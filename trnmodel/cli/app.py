@@ -65,6 +65,14 @@ Stack = Annotated[
     str | None,
     typer.Option(help="Software: public (default), hand-tuned, ideal, or an id.", **_name("stack")),
 ]
+Software = Annotated[
+    str | None,
+    typer.Option(
+        "--stack",
+        help="Software: public (default), hand-tuned, ideal, or the id of a stack or option.",
+        **_name("software"),
+    ),
+]
 Trainer = Annotated[
     str | None,
     typer.Option(
@@ -147,7 +155,7 @@ def plan(
         ),
     ] = [],  # noqa: B006
     precision: BestDtypes = None,
-    stack: Stack = None,
+    stack: Software = None,
     name: ModelName = None,
     as_json: Json = False,
 ) -> None:
@@ -190,7 +198,7 @@ def compare(
         typer.Option(help="System that the others are compared with; default the leader.", **_name("system")),
     ] = None,
     precision: BestDtypes = None,
-    stack: Stack = None,
+    stack: Software = None,
     name: ModelName = None,
     as_json: Json = False,
 ) -> None:
@@ -537,6 +545,31 @@ def stacks(text: Filter = "", as_json: Json = False) -> None:
     with plain_errors():
         every = stacked({"inference": stack_table(), "training": trainer_table()}, "use")
         _list(terminal.holding(every, text), shown, as_json, "stacks")
+
+
+@app.command()
+def options(
+    text: Annotated[
+        str,
+        typer.Argument(metavar="TEXT", help="Only those of which an id, a name, a chip or a model holds this text."),
+    ] = "",
+    as_json: Json = False,
+) -> None:
+    """List the documented options of serving software: engine, chips, models, what each gains, and sources."""
+    from trnmodel.catalog.options import option_table
+
+    def shown(frame: Any) -> Any:
+        words = {"none": "steps of {stack}", "included": "{tokens:.3g} tokens per step, drafts included"}
+        gains = [
+            words.get(drafting, "{tokens:.3g} tokens per step").format(tokens=tokens, stack=stack)
+            for drafting, tokens, stack in zip(frame.drafting, frame.tokens_per_step, frame.base_stack, strict=True)
+        ]
+        table = frame[["id", "name", "engine"]].assign(chips=frame.documented_on, models=frame.covers, gain=gains)
+        return table.assign(source=frame.sources)
+
+    with plain_errors():
+        every = option_table()
+        _list(terminal.holding(every, text, ("documented_on", "covers")), shown, as_json, "options")
 
 
 @app.command()

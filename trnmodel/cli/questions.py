@@ -13,7 +13,7 @@ def question(name: str) -> type[TyperCommand]:
     """Return the class of a command that asks the public call of this name.
 
     A flag without a text of its own takes it from the argument behind it, and each of them unit and range, when the
-    help is printed, for reading the declarations loads the library.
+    help is printed, for reading the declarations loads the library. The numbers of a request have flags of their own.
     """
 
     class Question(TyperCommand):
@@ -24,6 +24,7 @@ def question(name: str) -> type[TyperCommand]:
             from trnmodel.calls import arguments_of
 
             arguments = arguments_of(name)
+            arguments = arguments | (arguments_of("Request") if "request" in arguments else {})
             named = {flag: argument for argument, flag in ARGUMENTS.items() if argument in arguments}
             for parameter in self.params:
                 argument = arguments.get(named.get(str(parameter.name), str(parameter.name)))

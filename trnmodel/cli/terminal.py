@@ -54,6 +54,7 @@ ARGUMENTS = {
     "ttft_s": "ttft",
 }
 STACK_KINDS = ("public", "hand-tuned", "ideal")
+WITH_KINDS = ("stack", "software", "trainer")  # names that a kind of stack may stand for; software is a stack or option
 NAMES = ["id", "name", "names"]  # columns of a table that hold names
 READ_AS = "trnmodel.read_as"  # key of the context, for the names that were read as others, case aside
 
@@ -180,7 +181,9 @@ def _meant(kind: str, name: str, text: str) -> str:
         return shipped.known(text) or text
     if kind == "precision":
         return names.resolve(name, text, load.presets())
-    kinds = {names.folded(one): one for one in STACK_KINDS} if kind in ("stack", "trainer") else {}
+    kinds = {names.folded(one): one for one in STACK_KINDS} if kind in WITH_KINDS else {}
+    if kind == "software":
+        return names.resolve(name, text, kinds | load.ids_by_name("stack") | load.ids_by_name("option"))
     return kinds.get(names.folded(text)) or load.resolve(kind, text, name)
 
 
@@ -212,17 +215,24 @@ def _ids(kind: str) -> Iterable[str]:
     tables: dict[str, Callable[[], Iterable[str]]] = {"precision": load.precisions, "dtype": load.dtypes}
     if kind in tables:
         return tables[kind]()
-    kinds = STACK_KINDS if kind in ("stack", "trainer") else ()
-    return [*kinds, *(one.id for one in load.entities().values() if one.kind == kind)]
+    kinds = STACK_KINDS if kind in WITH_KINDS else ()
+    those = ("stack", "option") if kind == "software" else (kind,)
+    return [*kinds, *(one.id for one in load.entities().values() if one.kind in those)]
 
 
-def holding(frame: Any, text: str) -> Any:
-    """Return the rows of a table whose id or other name holds a text, without regard to case and separators."""
+def holding(frame: Any, text: str, also: Iterable[str] = ()) -> Any:
+    """Return the rows of a table whose id or other name holds a text, without regard to case and separators.
+
+    Cells of the columns `also` count as names.
+    """
     from trnmodel.catalog.names import folded
 
     part = folded(text)
     return frame[
-        [any(part in folded(str(cell)) for cell in row) for row in frame.filter(NAMES).itertuples(index=False)]
+        [
+            any(part in folded(str(cell)) for cell in row)
+            for row in frame.filter([*NAMES, *also]).itertuples(index=False)
+        ]
     ]
 
 

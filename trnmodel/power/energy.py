@@ -417,7 +417,9 @@ class RequestEnergy(Grounded):
         return weakest({"prefill": self.prefill.judge(), "decode": self.decode.judge()})
 
     def _widths(self, name: str, part: str = "") -> tuple[Any, Any]:
-        """Return the wider half-widths of prefill and decode, since the same inputs move both."""
+        """Return the wider half-widths of prefill and decode, for the same inputs move both; of a time, its step's."""
+        if name.endswith("_chip_s_per_token"):
+            return (self.prefill if name.startswith("prefill") else self.decode).step.widths("time_s")
         parts = self.prefill.widths(name), self.decode.widths(name)
         below, above = (np.maximum(*sides) for sides in zip(*parts, strict=True))
         return below, above
@@ -476,7 +478,8 @@ def _of_serving(serving: Serving, facility: Facility, power: Power | None) -> Re
     busy, dp = serving.prefill_utilisation, serving.question.mapping.dp
     first, step = serving.full_prefill_step, serving.decode_step
     more = {"prompt_s": busy / rate / dp, "decode_s_per_token": (1 - busy) / (rate * q.request.output_tokens) / dp}
-    return of_request(first, step, q.request, facility=facility, power=power, load_mask=serving.load_mask, **more)
+    unserved = np.asarray(serving.reason_mask) & (2 ** len(LOAD_REASONS) - 1)
+    return of_request(first, step, q.request, facility=facility, power=power, load_mask=unserved, **more)
 
 
 @declare(

@@ -82,7 +82,7 @@ class TokenCost(Judged):
     )
     FIGURE: ClassVar[str] = "generated_usd_per_mtoken"
     UNBANDED: ClassVar[tuple[str, ...]] = (
-        *("wanted_tokens_per_s_per_user", "input_tokens", "output_tokens", "requests_per_s", "price_age_days"),
+        *("promised_tokens_per_s_per_user", "input_tokens", "output_tokens", "requests_per_s", "price_age_days"),
         *("instances", "chance"),
     )
 
@@ -126,7 +126,7 @@ class TokenCost(Judged):
         return self.question.request
 
     @property
-    def wanted_tokens_per_s_per_user(self) -> float:
+    def promised_tokens_per_s_per_user(self) -> float:
         """Speed that each user is promised; NaN without a promise."""
         speed = self.request.tokens_per_s_per_user
         return np.nan if speed is None else speed

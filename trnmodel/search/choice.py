@@ -205,9 +205,8 @@ class Choice(Judged):
             load_mask=self.reason_mask << LOAD_REASONS.index(TOO_SLOW),
         )
 
-    @property
     def merit(self) -> float:
-        """What orders choices: tokens a second a paid chip of those that keep the promises, the speed of the others."""
+        """Return what orders choices: tokens/s of a paid chip where the promises are kept, else the speed of a user."""
         return self.tokens_per_s_per_chip if self.valid else self.tokens_per_s_per_user
 
     def chip_s(self, resource: str) -> float:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import TINY, numbers, refuse
+from trnmodel.arguments import TINY, number, numbers, refuse
 from trnmodel.catalog.specs import Precision
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
@@ -131,7 +131,8 @@ def compare(
     -----
     Each answer is that of `plan` on this system. What nobody knows of the software is drawn a thousand times. Systems
     with the same software and chip have the same draws, so that their difference is known better than either value.
-    Systems within 1 % of each other tie. No price matters: a system without one has its place.
+    Systems within 1 % of each other tie. Flips are looked for from 1 token/s per user up. No price matters: a system
+    without one has its place.
 
     Examples
     --------
@@ -235,9 +236,11 @@ class Comparison(Card):
         """Return the choices at one of the speeds, the best first; without a speed at the only one."""
         if speed is None and len(self.speeds) == 1:
             speed = self.speeds[0]
-        if speed not in self.speeds:
-            refuse("speed", speed, f"allowed is one of {', '.join(str(one) for one in self.speeds)}")
-        return [c for c in self.lines if c.question.request.tokens_per_s_per_user == speed]
+        asked = None if speed is None else number("speed", speed)
+        if asked not in self.speeds:
+            several = ", ".join("none" if one is None else f"{one:,g}" for one in self.speeds)
+            refuse("speed", speed, f"allowed is one of {several}")
+        return [c for c in self.lines if c.question.request.tokens_per_s_per_user == asked]
 
     @property
     def leader(self) -> dict[float | None, str | None]:
@@ -308,7 +311,7 @@ class Comparison(Card):
         lines = [f"{self.model.id}, {asked.describe()}: {counted(len(self.questions), 'system')} in common draws"]
         for speed in self.speeds:
             lines += self._described(speed)
-        lines += [flip_in_words(flip) for flip in self.flips]
+        lines += flips_in_words(self.flips)
         if len(self.questions) > 1 and not self.flips:
             lines.append("the order of the leader and the others flips at no speed")
         return [*lines, *(f"{name}: {why}" for name, why in self.refused.items())]
@@ -316,7 +319,7 @@ class Comparison(Card):
     def _described(self, speed: float | None) -> list[str]:
         """Return the lines of one speed: the leader, the shares of the draws, and the others."""
         some = self.at(speed)
-        where = "without a promised speed" if speed is None else f"at {format_digits(speed, 6)} tokens/s per user"
+        where = "without a promised speed" if speed is None else f"at {speed:,g} tokens/s per user"
         if not some:
             return [f"{where}: the model fits on no system"]
         first, lead = some[0], self.leads[speed]
@@ -440,14 +443,37 @@ def _sure(lead: Lead, ids: Iterable[str]) -> str:
     return ", ".join([*alone, *tied, f"none keeps the promise in {_percent(lead.none)}"])
 
 
-def flip_in_words(flip: Flip) -> str:
-    """Return at which speed an order flips, in words.
+def flips_in_words(flips: Iterable[Flip]) -> list[str]:
+    """Return at which speeds an order flips, in words: systems that are passed at the same speed on one line.
 
     Examples
     --------
-    >>> flip_in_words(Flip(31.24, "trn2.48xlarge", "hgx-h100", False))
-    'below 31.2 tokens/s per user trn2.48xlarge is ahead of hgx-h100, above it behind'
+    >>> flips_in_words([Flip(31.24, "trn2.48xlarge", "hgx-h100", False)])
+    ['below 31.2 tokens/s per user trn2.48xlarge is ahead of hgx-h100; above it behind']
+    >>> flips_in_words([Flip(31.24, "a", "b", True), Flip(31.24, "c", "b", True)])
+    ['below 31.2 tokens/s per user a and c are ahead of b; above it only b keeps the promise']
     """
-    speed = f"{format_digits(flip.tokens_per_s_per_user, 3)} tokens/s per user"
-    above = "above it only the latter keeps the promise" if flip.alone else "above it behind"
-    return f"below {speed} {flip.below} is ahead of {flip.above}, {above}"
+    groups: dict[tuple[str, str, str, bool], list[Flip]] = {}
+    each = list(flips)
+    for one in each:
+        speed = format_digits(one.tokens_per_s_per_user, 3)
+        rivals = [flip.below for flip in each if flip.below == one.below]
+        same = ("below", one.below) if len(rivals) > 1 else ("above", one.above)
+        groups.setdefault((speed, *same, one.alone), []).append(one)
+    lines = []
+    for (speed, end, _, alone), some in groups.items():
+        below, above = _names([flip.below for flip in some]), _names([flip.above for flip in some])
+        verb = "are" if end == "above" and len(some) > 1 else "is"
+        after = f"only {above} {'keeps' if end == 'above' or len(some) == 1 else 'keep'} the promise"
+        lines.append(
+            f"below {speed} tokens/s per user {below} {verb} ahead of {above}; above it {after if alone else 'behind'}"
+        )
+    return lines
+
+
+def _names(ids: Iterable[str]) -> str:
+    """Return ids as a list in words, each once; beyond a few they are counted."""
+    several = list(dict.fromkeys(ids))
+    if len(several) > NAMED:
+        return f"{', '.join(several[:NAMED])} and {len(several) - NAMED} more"
+    return " and ".join(filter(None, [", ".join(several[:-1]), several[-1]]))

@@ -127,7 +127,7 @@ def frontiers(
     """
     import pandas as pd
 
-    asked, rows = one_request("request", request), []
+    asked, rows, precisions = one_request("request", request), [], listed("precisions", precisions)
     speeds = np.ravel(numbers("tokens_per_s_per_user", tokens_per_s_per_user, TINY))
     for system in listed("systems", systems):
         found = best_at(model, asked, system, speeds, precisions, efficiencies)

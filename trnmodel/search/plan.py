@@ -159,7 +159,7 @@ def _gpus(q: _Asked) -> list[Choice]:
     """Return the choices of the GPU systems that can be rented, the best first: what a buyer could rent instead."""
     specs = [read_system(name) for name in catalog_systems.gpus_for_rent()]
     tops = [points[0] for spec in specs if (points := _points(q, spec, _options(q, spec, None)))]
-    return sorted((chosen(top) for top in tops if top.rank[0]), key=lambda c: (not c.valid, -c.merit))
+    return sorted((chosen(top) for top in tops if top.rank[0]), key=lambda c: (not c.valid, -c.merit()))
 
 
 def _pairs(q: _Asked, specs: list[System], efficiencies: Any, prefill_systems: Any) -> dict[str, Pair | str]:
@@ -288,7 +288,7 @@ def _searched(q: Question) -> list[Point]:
 
 def ordered(choices: list[Choice]) -> list[Choice]:
     """Return the choices, the best first; ties go to what can be bought, to the fewest chips, then to the catalog."""
-    ranked = sorted(choices, key=lambda c: (not c.valid, -c.merit))
+    ranked = sorted(choices, key=lambda c: (not c.valid, -c.merit()))
     tied = [c for c in choices if same(c, ranked[0])]
     first = sorted(tied, key=_first_of_ties)
     return first + [c for c in ranked if not same(c, ranked[0])]
@@ -307,7 +307,7 @@ def _primary(c: Choice) -> tuple[str, ...]:
 
 def same(c: Choice, best: Choice) -> bool:
     """Whether two choices tie: both keep the promise, or neither, and they are within `TIED` of each other."""
-    return bool(c.valid) == bool(best.valid) and abs(c.merit / best.merit - 1) <= TIED
+    return bool(c.valid) == bool(best.valid) and abs(c.merit() / best.merit() - 1) <= TIED
 
 
 def _in_unit(c: Choice, name: str, basis: str = "") -> str:
@@ -389,7 +389,7 @@ class Plan(Card):
         verb = "take" if most == "prompts" else "takes"
         takes = f": {most} {verb} {times[0]} of chip time per token, not {times[1]}" if more[most] > 0 else ""
         overlap = " with overlapping bands" if c.high > best.low else ""
-        return f"{1 - c.merit / best.merit:.0%} less{overlap}{takes}".replace("%", " %")
+        return f"{1 - c.merit() / best.merit():.0%} less{overlap}{takes}".replace("%", " %")
 
     @property
     def command(self) -> str:

@@ -39,8 +39,8 @@ def _runner_up(p: Plan, after: Choice | None) -> list[str]:
     """Return the runner-up with its mapping and why it loses; its option where that is not the best one's."""
     if not after:
         return []
-    option = after.option.name if after.option.id != p.choices[0].option.id else ""
-    mapping = after.mapping if option else after.mapping.removesuffix(f", {after.option.name}")
+    option = f", {after.option.id}" if after.option.id != p.choices[0].option.id else ""
+    mapping = after.mapping.removesuffix(f", {after.option.name}") + option
     made = [_made(after)] if after.valid else []
     return [f"Runner-up: {_named(after)} at {mapping}: {', '.join([*made, p.reason(after)])}."]
 
@@ -113,7 +113,7 @@ def _one_constant(c: Choice) -> list[str]:
 
 
 def _nearest(p: Plan) -> list[str]:
-    """Return the nearest that works where no system keeps the promises or holds the model; else nothing."""
+    """Return the nearest that works as a line; nothing where the promises hold."""
     return [f"Nearest that works: {p.nearest}."] if p.nearest else []
 
 
@@ -154,7 +154,7 @@ def _short_reasons(p: Plan) -> dict[str, str]:
 def _behind(c: Choice, best: Choice) -> str:
     """Return how far a choice is behind the best, or from the promise."""
     if c.valid:
-        return f"{1 - c.merit / best.merit:.0%} less".replace("%", " %")
+        return f"{1 - c.merit() / best.merit():.0%} less".replace("%", " %")
     if c.reason == TOO_LATE:
         return f"first token too late, after {format_quantity(c.ttft_s, 's', 2)} at the least"
     return f"too slow, {format_digits(c.tokens_per_s_per_user, 2)} {SPEEDS} per user at most"

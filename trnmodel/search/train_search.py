@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import Same, choice, instance, integer, integers, key_of, listed, of_key, refuse, together
+from trnmodel.arguments import Same, instance, integer, key_of, of_key, refuse, together
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.catalog.trainers import Trainer, trainer
-from trnmodel.formulas.training import RECOMPUTES
 from trnmodel.models.transformer import Transformer
 from trnmodel.result import tidy
 from trnmodel.steps.legal import of_lengths, of_mapping
@@ -210,16 +209,11 @@ def space(
     >>> int(best.tp[0] * best.pp[0]), found.valid < found.asked
     (64, True)
     """
-    sizes = integer("seq", shared["seq"]), integer("global_batch", global_batch), integer("max_cp", max_cp)
-    cuts = grid(model, where, shared.get("efficiencies"), *sizes, batch_slack)
+    cuts = grid(model, where, shared.get("efficiencies"), shared["seq"], global_batch, max_cp, batch_slack)
     if not cuts["tp"].size:
         ranks = where.chips * site(where).ranks_per_chip
         refuse("global_batch", global_batch, f"no replicas of {ranks:.0f} ranks share it out ({where.chips:.0f} chips)")
-    kinds = product(
-        [choice("recompute", one, RECOMPUTES) for one in listed("recompute", recompute, str)],
-        [integer("zero", one, 0, 3) for one in integers("zero", zero, 0)],
-        listed("sequence_parallel", sequence_parallel, bool),
-    )
+    kinds = product(recompute, zero, sequence_parallel)
     ways: list[dict[str, Any]] = [{"recompute": r, "zero": z, "sequence_parallel": s} for r, z, s in kinds]
     return tried(model, where, ways, cuts, shared)
 

@@ -81,13 +81,13 @@ class Pool(NamedTuple):
     chips: NDArray
 
 
-def chip_s_apart(request: Request, decode: Pool, prompts: Pool, found: Apart) -> tuple[NDArray, NDArray]:
+def chip_s_apart(request: Request, decode: Pool, prompts: Pool, result: Apart) -> tuple[NDArray, NDArray]:
     """Return the paid chip-seconds of a request in the decode pool and in the prefill pool.
 
     A pool that waits for the other is paid all the same.
     """
-    each = request_chip_s(request, decode.system, found.requests_per_s, decode.chips)
-    served = found.requests_per_s / found.prefill_replicas
+    each = request_chip_s(request, decode.system, result.requests_per_s, decode.chips)
+    served = result.requests_per_s / result.prefill_replicas
     return each, request_chip_s(request, prompts.system, served, prompts.chips)
 
 
@@ -115,16 +115,16 @@ class Columns(NamedTuple):
         later, first = map(stretch, zs, *zip(self.step_widths, self.prompt_widths, strict=True))
         times, before = self.times.stretched(later, 1.0), self.prompts.stretched(1.0, first)
         with np.errstate(invalid="ignore", divide="ignore"):
-            found = apart(times, before, self.request, self.transfer_s, self.prefill_replicas)
-            parts = chip_s_apart(self.request, self.decode, self.prefill, found)
+            result = apart(times, before, self.request, self.transfer_s, self.prefill_replicas)
+            parts = chip_s_apart(self.request, self.decode, self.prefill, result)
             whole = np.where(self.fits, sum(parts), np.nan)
             figures = {
                 "tokens_per_s_per_chip": self.request.output_tokens / whole,
                 "tokens_per_s_per_user": 1 / times.decode_s,
-                "requests_per_s_per_replica": found.requests_per_s,
-                "ttft_s": found.ttft_s,
-                "sequences_in_flight": found.in_flight,
-                "prefill_utilisation": found.utilisation,
+                "requests_per_s_per_replica": result.requests_per_s,
+                "ttft_s": result.ttft_s,
+                "sequences_in_flight": result.in_flight,
+                "prefill_utilisation": result.utilisation,
                 "request_chip_s": whole,
                 "prompt_chip_s": parts[1],
             }

@@ -137,11 +137,6 @@ class Serving(Judged):
         return self.question.option.basis(joint_basis(self.prefill_step, self.decode_step))
 
     @property
-    def load_mask(self) -> NDArray:
-        """Why its load cannot be, as bits of `LOAD_REASONS`; its steps have their own reasons."""
-        return np.asarray(self.reason_mask) & (2 ** len(LOAD_REASONS) - 1)
-
-    @property
     def keeps_promise(self) -> NDArray:
         """Whether the mean speed and the first token are what the request promises."""
         limit = np.inf if self.question.request.ttft_s is None else self.question.request.ttft_s

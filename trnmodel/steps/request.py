@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from math import inf
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trnmodel.arguments import TINY, numbers, refuse, together
+from trnmodel.declared import Allowed, Numbers
 from trnmodel.units import Numeric, format_digits
 
 RANGES: dict[str, tuple[float, float]] = {
@@ -57,6 +58,8 @@ class Request:
     >>> Request(4096, 512, tokens_per_s_per_user=50)
     Request(4096 tokens in, 512 out, 50 tokens/s per user)
     """
+
+    allowed: ClassVar[dict[str, Allowed]] = {name: Numbers(*ends) for name, ends in RANGES.items()}
 
     input_tokens: Any
     output_tokens: Any

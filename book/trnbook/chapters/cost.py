@@ -116,7 +116,7 @@ def answer(head: TokenCosts, system: str, table: pd.DataFrame, called: Mapping[s
     lines = {one.stack_kind: one for one in head.lines if one.system.id == system}
     one = next((line for line in lines.values() if line.fast_enough), next(iter(lines.values())))
     there = table[(table.software == one.stack_kind) & (table.model == one.model.id)]
-    there = there[there.wanted_tokens_per_s_per_user == one.wanted_tokens_per_s_per_user].dropna(subset=ENDS[0])
+    there = there[there.promised_tokens_per_s_per_user == one.promised_tokens_per_s_per_user].dropna(subset=ENDS[0])
     others = there[there.system != system].sort_values(ENDS[0], kind="stable")
     best, name = (others.iloc[0] if len(others) else None), called[system]
     figures = {

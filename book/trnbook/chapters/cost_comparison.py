@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 LEAD = 0.95  # share of the draws from which a system is called the cheapest
 LEAST_SHOWN, MOST_NAMED, MAX_CLAIM_LENGTH = 0.005, 3, 10  # share of draws; systems per sentence; words per claim
-SPEED = "wanted_tokens_per_s_per_user"
+SPEED = "promised_tokens_per_s_per_user"
 ENDS = ["usd_per_mtoken", "usd_per_mtoken_low", "usd_per_mtoken_high"]
 CostGrid = Mapping[tuple[str, float], TokenCosts]  # by model and speed, at rents or at owners' costs
 
@@ -70,7 +70,7 @@ def table_of(grid: CostGrid) -> pd.DataFrame:
     Returns
     -------
     table : pandas.DataFrame
-        model, wanted_tokens_per_s_per_user, system, software, usd_per_mtoken with `_low` and `_high` (NaN where there
+        model, promised_tokens_per_s_per_user, system, software, usd_per_mtoken with `_low` and `_high` (NaN where there
         is none) of a generated token with its prompt, chip_s (of the same), chance, usd_per_chip_h, basis, reason.
 
     Examples
@@ -86,7 +86,7 @@ def table_of(grid: CostGrid) -> pd.DataFrame:
 
 
 def _line(one: TokenCost) -> dict[str, Any]:
-    row: dict[str, Any] = {"model": one.model.id, SPEED: one.wanted_tokens_per_s_per_user}
+    row: dict[str, Any] = {"model": one.model.id, SPEED: one.promised_tokens_per_s_per_user}
     row |= {"system": one.system.id, "software": one.stack_kind}
     value = float(one.generated_usd_per_mtoken)
     ends = [float(end) for end in one.ends(one.FIGURE)] if np.isfinite(value) else [np.nan, np.nan]

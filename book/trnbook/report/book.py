@@ -102,7 +102,8 @@ def build_page(notebook: Path) -> Path | None:
 
 def _mark(outcomes: list[Outcome], built: Path) -> str:
     """Return hashes of what pages are made from (chapters, the book's own pages, package, lock) and of the pages."""
-    return f"{inputs()} {_hash(BOOK)} {_hash(*(outcome.path for outcome in outcomes))} {_hash(built)}\n"
+    own = (path for path in sorted(BOOK.iterdir()) if path != PACKAGE)  # which is among the inputs
+    return f"{inputs()} {_hash(*own)} {_hash(*(outcome.path for outcome in outcomes))} {_hash(built)}\n"
 
 
 def _hash(*places: Path) -> str:

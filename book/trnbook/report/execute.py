@@ -128,12 +128,19 @@ def _others(job: Job, before: _Made | None) -> dict[str, object]:
 
 
 def inputs() -> str:
-    """Return a hash of what all chapters are made from: package, data, and lock or installed packages."""
+    """Return a hash of what all chapters are made from: package, data, and lock or installed packages.
+
+    The lab lies among the data, and no chapter imports it, so its code is left out.
+    """
     packages = (Path(trnmodel.__file__).parent, PACKAGE)
     files = [
         path for package in packages for path in package.rglob("*.py") if not path.is_relative_to(chapter.CHAPTERS)
     ]
-    files += [path for path in (*DATA.rglob("*"), LOCK) if path.is_file() and "__pycache__" not in path.parts]
+    files += [
+        path
+        for path in (*DATA.rglob("*"), LOCK)
+        if path.is_file() and "__pycache__" not in path.parts and not path.is_relative_to(DATA / "trnlab")
+    ]
     digest = hashlib.sha256(f"{sys.version_info[:2]}".encode())
     for path in sorted(set(files)):
         digest.update(f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())

@@ -178,13 +178,13 @@ def describe(table: pd.DataFrame, tokens_per_s_per_user: float, system: str) -> 
 
     Examples
     --------
-    >>> table = answers("llama-3.1-8b", ["hgx-h200"], [50.0])
-    >>> describe(table, 50.0, "hgx-h200").count("tokens/s a chip"), "hand-tuned" in describe(table, 50.0, "hgx-h200")
+    >>> table = answers("llama-3.1-8b", Request(1024, 256), ["hgx-h200"], [50.0])
+    >>> describe(table, 50.0, "hgx-h200").count("per paid chip"), "hand-tuned" in describe(table, 50.0, "hgx-h200")
     (1, True)
     """
     at = table[(table.promised_tokens_per_s_per_user == tokens_per_s_per_user) & (table.system == system)]
     texts = [f"{in_band(*line[:3])} {line.software}" for line in at[[*YIELD, "software"]].itertuples(index=False)]
-    return f"{read_system(system).name}: {', '.join(texts)} tokens/s a chip"
+    return f"{read_system(system).name}: {', '.join(texts)} tokens/s per paid chip"
 
 
 def names(systems: Iterable[str]) -> dict[str, str]:
@@ -217,7 +217,7 @@ def describe_line(one: pd.Series) -> str:
     """Describe a row of `answers`: yield, band, basis and kind of software."""
     basis = "" if one.basis == one.software else one.basis
     made, low, high = one[YIELD]
-    return f"{in_band(made, low, high, basis)} tokens/s a chip on {one.software} software"
+    return f"{in_band(made, low, high, basis)} tokens/s per paid chip on {one.software} software"
 
 
 def decides(table: pd.DataFrame) -> str:
@@ -341,8 +341,8 @@ def shared_point(
     for kind in ("hand-tuned", "public"):
         for line in there[there.software == kind].head(1).itertuples():
             mapping = Degrees(tp=line.tp, ep=line.ep, pp=line.pp, cp=line.cp)
-            batch = line.ep * np.exp2(np.arange(np.log2(line.batch / line.ep) + 1))
-            batch = np.minimum(batch * line.batch / batch[-1], line.batch)
+            halvings = np.exp2(np.arange(np.floor(np.log2(line.batch / line.ep)) + 1))
+            batch = line.ep * np.floor(line.batch / line.ep / halvings)
             runs = decode_step(model, system, mapping, batch=batch, **question).valid
             if runs.any():
                 return mapping, float(batch[runs].max())

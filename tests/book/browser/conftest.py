@@ -19,6 +19,12 @@ FLAGS = (
     "--disable-component-update --disable-sync"
 ).split()
 SIZE, SCREEN = {"width": 1280, "height": 900}, {"width": 1440, "height": 1000}
+WATCH = """window.violations = [];
+document.addEventListener('securitypolicyviolation', event => violations.push(
+    `${event.effectiveDirective} ${event.blockedURI} ${event.sourceFile}:${event.lineNumber}`));"""
+STATE = """JSON.stringify([document.documentElement.dataset.code, document.documentElement.dataset.theme,
+    document.querySelectorAll('.trn-open').length,
+    [...document.querySelectorAll('details:not(.vega-embed *)')].map(fold => fold.open)])"""
 DRAWN = "() => [...document.querySelectorAll('.trn-chart')].every(chart => chart.querySelector('svg.marks'))"
 
 
@@ -53,6 +59,7 @@ def watch(chromium):
     def opened(scheme="light", ours=True):
         context = chromium.new_context(viewport=SIZE, color_scheme=scheme)
         contexts.append(context)
+        context.add_init_script(WATCH)  # what the policy of a page refuses
         page = context.new_page()
         page.set_default_timeout(300_000)  # for a machine that does much else
         page.on("request", note)
@@ -146,11 +153,18 @@ def one_page(watched):
 
 @pytest.fixture
 def desk(one_page, folder, slug):
-    """A chapter on a large screen; tests of one chapter that leave the page there share the visit."""
+    """A chapter on a large screen; tests of one chapter share the visit, in any order.
+
+    A page on which a test left a fold or code open is visited anew; pointer and focus are taken off it.
+    """
     url = f"{folder}/chapters/{slug}.html"
-    if one_page.url != url:
+    if one_page.url != url or one_page.evaluate(f"{STATE} !== window.untouched"):
+        one_page.evaluate("location.protocol === 'about:' || localStorage.clear()")
         one_page.set_viewport_size(SCREEN)
         one_page.goto(url)
+        one_page.evaluate(f"window.untouched = {STATE}")
+    one_page.mouse.move(0, 0)
+    one_page.evaluate("document.activeElement?.blur()")
     one_page.wait_for_function(DRAWN)
     return one_page
 

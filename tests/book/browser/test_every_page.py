@@ -4,9 +4,6 @@ import re
 
 import pytest
 
-WATCH = """window.violations = [];
-document.addEventListener('securitypolicyviolation', event => violations.push(
-    `${event.effectiveDirective} ${event.blockedURI} ${event.sourceFile}:${event.lineNumber}`));"""
 DRAWN = "() => [...document.querySelectorAll('.trn-chart')].every(chart => chart.querySelector('svg.marks'))"
 
 # Vega itself writes each tooltip: it evaluates the words of an item, and shows them when a pointer moves over it.
@@ -69,14 +66,6 @@ CONTROLS = """async () => {
 }"""
 
 
-@pytest.fixture
-def guarded(open_page):
-    """A page that writes down what its policy refuses."""
-    page = open_page()
-    page.add_init_script(WATCH)
-    return page
-
-
 def visit(page, url):
     page.goto(url)
     page.wait_for_function(DRAWN)
@@ -84,8 +73,8 @@ def visit(page, url):
 
 
 @pytest.mark.few("chip-roofline", "cost", "index", "rack", "serving", "software", "torus-or-switch")
-def test_a_page_keeps_its_policy_while_its_charts_name_data_and_its_controls_work(guarded, folder, slug):
-    page = visit(guarded, f"{folder}/{slug if slug == 'index' else f'chapters/{slug}'}.html")
+def test_a_page_keeps_its_policy_while_its_charts_name_data_and_its_controls_work(open_page, folder, slug):
+    page = visit(open_page(), f"{folder}/{slug if slug == 'index' else f'chapters/{slug}'}.html")
     charts = page.evaluate(HOVER, ".trn-chart")
     assert charts
     assert [chart for chart in charts if chart[3] or bool(chart[1]) != bool(chart[2])] == []
@@ -94,11 +83,12 @@ def test_a_page_keeps_its_policy_while_its_charts_name_data_and_its_controls_wor
     assert page.evaluate("violations") == []
 
 
-def test_the_other_pages_keep_their_policy(guarded, site, slugs):
+def test_the_other_pages_keep_their_policy(open_page, site, slugs):
     pages = [path for path in site.rglob("*.html") if "_static" not in path.parts and path.stem not in slugs]
     assert {"search", "genindex", "glossary"} <= {path.stem for path in pages}
+    page = open_page()
     for path in pages:
-        page = visit(guarded, path.as_uri())
+        visit(page, path.as_uri())
         assert page.evaluate("violations") == []
 
 
@@ -128,7 +118,6 @@ def test_the_policy_is_strict(site):
 def test_a_script_in_a_chapter_would_not_run(site, open_page, tmp_path, text):
     """Were a text to reach a page as HTML, the policy would still stop it."""
     page = open_page(ours=False)
-    page.add_init_script(WATCH)
     glossary = (site / "glossary.html").read_text(encoding="utf-8")
     assert "</article>" in glossary
     changed = tmp_path / "glossary.html"
@@ -139,11 +128,12 @@ def test_a_script_in_a_chapter_would_not_run(site, open_page, tmp_path, text):
     assert page.evaluate("violations")
 
 
-def test_the_buttons_of_the_page_work(guarded, folder):
-    guarded.add_init_script("window.print = () => { window.printed = true; };")
-    page = visit(guarded, f"{folder}/chapters/rack.html")
+def test_the_buttons_of_the_page_work(open_page, folder):
+    page = visit(open_page(), f"{folder}/chapters/rack.html")
+    page.evaluate("window.print = () => { window.printed = true; }")
     page.locator("[data-press=fullscreen]").first.click()
     page.wait_for_function("document.fullscreenElement")
+    page.evaluate("document.exitFullscreen()")
     page.locator("[data-press=print]").first.evaluate("button => button.click()")
     assert page.evaluate("window.printed")
     chart = page.locator(".trn-chart").first

@@ -11,15 +11,16 @@ from trnbook.report import parameters
 from trnmodel.catalog import load
 from trnmodel.catalog.stacks import KINDS
 from trnmodel.catalog.systems import systems
+from trnmodel.units import HOUR, MILLION
 
 MOST_BYTES = 300_000
 PHONE = {"width": 390, "height": 844}
 TOLD = "nodes => nodes.map(node => node.getAttribute('aria-label'))"
 LABELS = {name: tm.system(name).name for name in systems()}
 CASES = [
-    ("llama-3.1-8b", "trn1.32xlarge", "public", "BF16", "32,768"),
-    ("deepseek-v3", "trn3-nl72x2-pcie160", "hand-tuned", "MXFP8", "4,096"),
-    ("deepseek-v3", "trn2-ultraserver", "ideal", "FP8", "32,768"),
+    ("llama-3.1-8b", "trn1.32xlarge", "public", "BF16"),
+    ("deepseek-v3", "trn3-nl72x2-pcie160", "hand-tuned", "MXFP8"),
+    ("deepseek-v3", "trn2.48xlarge", "ideal", "FP8"),
 ]
 
 
@@ -70,10 +71,10 @@ def shows(text, value, digits=2):
 def point(chart):
     """The numbers of the point chosen, by name."""
     (head,) = (text for text in told(chart, "a chip") if "\n" not in text and text[0].isdigit())
-    (rest,) = told(chart, "tokens/s for a user")
-    band, joules, dollars, user, mapping, step = rest.split("\n")
-    found = re.fullmatch(r"TP ([\d,]+)(?: x EP ([\d,]+))?, batch ([\d,]+) on ([\d,]+) chips?", mapping)
-    tp, ep, batch, chips = (number(one or "1") for one in found.groups())
+    (rest,) = told(chart, "promised to a user")
+    band, joules, dollars, user, chance, mapping, alone, step = rest.split("\n")
+    pattern = r"TP ([\d,]+)(?: x EP ([\d,]+))?(?: x PP ([\d,]+))?(?: x CP ([\d,]+))?, batch ([\d,]+) on ([\d,]+) chips?"
+    tp, ep, pp, cp, batch, chips = (number(one or "1") for one in re.fullmatch(pattern, mapping).groups())
     parts = chart.locator("svg.marks [aria-roledescription='text mark'][aria-label$=' ms']").evaluate_all(TOLD)
     low, high, basis = re.fullmatch(r"(?:([\d.,]+) to ([\d.,]+), )?(\w+)", band).groups()
     parts = [text.split()[-2] for text in parts]
@@ -85,23 +86,32 @@ def point(chart):
         "high": high,
         "basis": basis,
         "user": user.split()[0],
-        "step": step.split()[1],
+        "chance": chance.split()[3],
+        "alone": alone.split()[2],
+        "step": step.split()[2],
     }
-    return read | {"tp": tp, "ep": ep, "batch": batch, "chips": chips, "parts": parts}
+    return read | {"tp": tp, "ep": ep, "pp": pp, "cp": cp, "batch": batch, "chips": chips, "parts": parts}
 
 
-def assert_is_a_step(read, model, system, kind, precision, context):
-    """A point that was read is the step of its mapping."""
-    ask = {"batch": read["batch"], "context": number(context), "precision": precision.lower()}
-    mapping = tm.Mapping(tp=read["tp"], ep=read["ep"])
-    step = tm.decode_step(model, system, mapping, efficiencies=KINDS[kind], **ask).require_valid()
+def plan_of(read, model, system, kind, precision):
+    """The plan's own answer at the promise that was read."""
+    asked = parameters("serving")
+    request = tm.Request(asked["input_tokens"], asked["output_tokens"], tokens_per_s_per_user=number(read["user"]))
+    return tm.plan(model, request, system, precision=precision.lower(), efficiencies=KINDS[kind]).best
+
+
+def assert_is_a_plan(read, *case):
+    """A point that was read is the answer of the plan."""
+    best, system = plan_of(read, *case), case[1]
     digits = 2 if read["low"] else 3
-    low, high = (float(end) / read["chips"] for end in step.ends("tokens_per_s"))
-    assert read["chips"] == float(step.occupied_chips)
-    assert read["basis"] == str(step.basis)
-    assert shows(read["chip"], float(step.tokens_per_s_per_chip), digits)
-    assert shows(read["user"], float(step.tokens_per_s_per_user), digits)
-    e = tm.energy(step)
+    assert [read[name] for name in ("tp", "ep", "pp", "cp", "batch", "chips")] == [
+        float(getattr(best, name)) for name in ("tp", "ep", "pp", "cp", "batch", "chips")
+    ]
+    assert read["basis"] == str(best.basis)
+    assert shows(read["chip"], best.tokens_per_s_per_chip, digits)
+    assert shows(read["alone"], best.decode_tokens_per_s_per_chip, 2)
+    assert number(read["chance"]) == pytest.approx(100 * best.chance, rel=5e-3)
+    e = best.energy()
     if e.valid:
         figure, unit = read["joules"].split(" ", 1)
         assert unit == "J a token at the server"
@@ -112,28 +122,28 @@ def assert_is_a_step(read, model, system, kind, precision, context):
     if cost.valid:
         figure, unit = read["dollars"].split(" ", 1)
         assert unit == "USD a million tokens (owner)"
-        assert shows(figure, float(cost.usd_per_mtoken(step)))
+        assert shows(figure, float(cost.usd_per_h) / best.tokens_per_s_per_chip * MILLION / HOUR)
     else:
         assert read["dollars"] == "No source prices this system"
-    assert shows(read["step"], 1e3 * float(step.time_s), digits)
-    times = [1e3 * float(getattr(step, f"{name}_s")) for name in ("compute", "memory", "network", "overhead")]
+    assert shows(read["step"], 1e3 * float(best.step.time_s), digits)
+    times = [1e3 * float(getattr(best.step, f"{name}_s")) for name in ("compute", "memory", "network", "overhead")]
     assert all(
         shows(text, time, digits) if time else text == "0.00" for text, time in zip(read["parts"], times, strict=True)
     )
-    assert not read["low"] or (shows(read["low"], low) and shows(read["high"], high))
+    assert not read["low"] or (shows(read["low"], float(best.low)) and shows(read["high"], float(best.high)))
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_chosen_and_slid_to_is_a_decode_step(frontier, case):
+def test_what_is_chosen_and_slid_to_is_a_plan(frontier, case):
     page, chart = frontier
-    choose(chart, **dict(zip(("model", "system", "stack_kind", "precision", "context"), case, strict=True)))
+    choose(chart, **dict(zip(("model", "system", "stack_kind", "precision"), case, strict=True)))
     slider = chart.locator("input[type=range]")
     seen = []
     for key in ("Home", "ArrowRight", "End"):
         slider.press(key)
         page.wait_for_timeout(100)
         seen.append(point(chart))
-        assert_is_a_step(seen[-1], *case)
+        assert_is_a_plan(seen[-1], *case)
     users = [number(read["user"]) for read in seen]
     assert users == sorted(users)
     assert users[0] < users[2]
@@ -157,9 +167,9 @@ def test_a_pointer_chooses_the_nearest_point_and_moves_the_slider(frontier):
 
 
 @pytest.mark.parametrize("case", CASES[1:])
-def test_the_axis_of_joules_is_the_energy_of_the_step(frontier, case):
+def test_the_axis_of_joules_is_the_energy_of_a_request(frontier, case):
     page, chart = frontier
-    choose(chart, **dict(zip(("model", "system", "stack_kind", "precision", "context"), case, strict=True)))
+    choose(chart, **dict(zip(("model", "system", "stack_kind", "precision"), case, strict=True)))
     chart.locator("input[type=range]").press("Home")
     page.wait_for_timeout(100)
     made = point(chart)
@@ -171,11 +181,8 @@ def test_the_axis_of_joules_is_the_energy_of_the_step(frontier, case):
     page.mouse.move(box["x"] + 9, box["y"] + 12)
     page.wait_for_timeout(200)
     (head,) = (text for text in told(chart, "J a token at the server") if "\n" not in text)
-    band, yielded, _, user, *_ = told(chart, "tokens/s for a user")[0].split("\n")
-    model, system, kind, precision, context = case
-    ask = {"batch": made["batch"], "context": number(context), "precision": precision.lower()}
-    mapping = tm.Mapping(tp=made["tp"], ep=made["ep"])
-    e = tm.energy(tm.decode_step(model, system, mapping, efficiencies=KINDS[kind], **ask))
+    band, yielded, _, user, *_ = told(chart, "promised to a user")[0].split("\n")
+    e = plan_of(made, *case).energy()
     assert (yielded.split()[0], user.split()[0]) == (made["chip"], made["user"])
     assert shows(head.split()[0], float(e.server_j_per_token))
     low, high, basis = re.fullmatch(r"([\d.,]+) to ([\d.,]+), (\w+)", band).groups()
@@ -185,9 +192,9 @@ def test_the_axis_of_joules_is_the_energy_of_the_step(frontier, case):
 
 
 @pytest.mark.parametrize("case", CASES[1:])
-def test_the_axis_of_dollars_is_the_owners_cost_of_the_step(frontier, case):
+def test_the_axis_of_dollars_is_the_owners_cost_of_whole_requests(frontier, case):
     page, chart = frontier
-    choose(chart, **dict(zip(("model", "system", "stack_kind", "precision", "context"), case, strict=True)))
+    choose(chart, **dict(zip(("model", "system", "stack_kind", "precision"), case, strict=True)))
     chart.locator("input[type=range]").press("Home")
     page.wait_for_timeout(100)
     made = point(chart)
@@ -195,21 +202,22 @@ def test_the_axis_of_dollars_is_the_owners_cost_of_the_step(frontier, case):
     page.wait_for_timeout(300)
     assert told(chart, "Cost of a million tokens to an owner [USD]")
     (head,) = (text for text in told(chart, "USD a million tokens (owner)") if "\n" not in text)
-    band, yielded, spent, *_ = told(chart, "tokens/s for a user")[0].split("\n")
-    model, system, kind, precision, context = case
-    ask = {"batch": made["batch"], "context": number(context), "precision": precision.lower()}
-    step = tm.decode_step(model, system, tm.Mapping(tp=made["tp"], ep=made["ep"]), efficiencies=KINDS[kind], **ask)
-    cost = tm.tco(system)
+    band, yielded, spent, *_ = told(chart, "promised to a user")[0].split("\n")
+    best, cost = plan_of(made, *case), tm.tco(case[1])
+    usd = float(cost.usd_per_h) / best.tokens_per_s_per_chip * MILLION / HOUR
+    dear, slow = (math.log(float(cost.high) / float(cost.usd_per_h)), math.log(best.tokens_per_s_per_chip / best.low))
+    cheap, fast = (math.log(float(cost.usd_per_h) / float(cost.low)), math.log(best.high / best.tokens_per_s_per_chip))
+    ends = usd / math.exp(math.hypot(cheap, fast)), usd * math.exp(math.hypot(dear, slow))
     assert (yielded.split()[0], spent) == (made["chip"], made["joules"])
-    assert shows(head.split()[0], float(cost.usd_per_mtoken(step)))
+    assert shows(head.split()[0], usd)
     low, high, basis = re.fullmatch(r"([\d.,]+) to ([\d.,]+), (\w+)", band).groups()
-    assert all(shows(text, float(end)) for text, end in zip((low, high), cost.mtoken_ends(step), strict=True))
+    assert all(shows(text, float(end)) for text, end in zip((low, high), ends, strict=True))
     assert basis == "extrapolated"
 
 
 def test_a_chip_without_watts_or_price_says_so_on_their_axes(frontier):
     _, chart = frontier
-    choose(chart, model="llama-3.1-8b", system="trn1.32xlarge", stack_kind="public", precision="BF16", context="4,096")
+    choose(chart, model="llama-3.1-8b", system="trn1.32xlarge", stack_kind="public", precision="BF16")
     assert point(chart)["joules"] == "No source has watts of this chip"
     choose(chart, measure="J a token")
     assert told(chart, "No source has watts") == ["No source has watts of this chip"]
@@ -229,9 +237,9 @@ def test_the_keyboard_alone_asks_another_question(frontier):
         page.keyboard.press(key)
     page.wait_for_timeout(200)
     after = point(chart)
-    assert (before["basis"], after["basis"]) == ("interpolated", "ideal")
+    assert (before["basis"], after["basis"]) == ("extrapolated", "ideal")
     (system,) = (name for name in LABELS if LABELS[name] == last)
-    assert_is_a_step(after, "llama-3.1-8b", system, "ideal", "BF16", "4,096")
+    assert_is_a_plan(after, "llama-3.1-8b", system, "ideal", "BF16")
 
 
 def test_what_cannot_be_says_so_in_words(frontier):
@@ -244,7 +252,7 @@ def test_what_cannot_be_says_so_in_words(frontier):
     choose(chart, precision="FP8")
     assert " ".join(told(chart, "not in fp8")[0].split()).startswith(f"{tm.chip('trainium1').name} multiplies in bf16")
     choose(chart, system="trn2.48xlarge")
-    assert_is_a_step(point(chart), "deepseek-v3", "trn2.48xlarge", "ideal", "FP8", "4,096")
+    assert_is_a_plan(point(chart), "deepseek-v3", "trn2.48xlarge", "ideal", "FP8")
 
 
 def test_the_grid_is_small(frontier):
@@ -270,7 +278,7 @@ def test_the_read_outs_are_in_the_tree_of_a_screen_reader(frontier):
     page, _ = frontier
     nodes = page.context.new_cdp_session(page).send("Accessibility.getFullAXTree")["nodes"]
     names = [node["name"]["value"] for node in nodes if not node["ignored"] and node.get("name", {}).get("value")]
-    for word in ("tokens/s a chip", "tokens/s for a user", "Software", "Point, from the slowest"):
+    for word in ("tokens/s a chip", "tokens/s promised to a user", "Software", "Point, from the slowest"):
         assert any(word in name for name in names), word
 
 

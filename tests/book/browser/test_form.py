@@ -81,6 +81,7 @@ def test_a_table_shows_twelve_rows(desk):
     if folds:
         folds[0].click()
         assert max(table.evaluate(shown) for table in desk.locator(".trn-table").all()) > 12
+        folds[0].click()
 
 
 def worked(open_page, url):

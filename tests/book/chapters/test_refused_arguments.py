@@ -26,12 +26,14 @@ from trnbook.shared import fabrics as compare
 from trnmodel.fabric import scaleout
 from trnmodel.models import synthetic as synthetic_models
 from trnmodel.search import deployments, sizing
+from trnmodel.search.frontier import frontiers
 from trnmodel.steps.deployment import Deployment
 
 RACK, LLAMA = "trn3-nl32x2-pcie160", "llama-3.1-8b"
 D = Deployment(model=LLAMA, system="trn2.48xlarge", mapping=tm.Mapping(tp=16))
 SHAPE = {"batch": 16, "context": 2048}
-SERVED = {"max_batch": 16, "input_tokens": 1024, "output_tokens": 128}
+REQUEST = tm.Request(1024, 128)
+SERVED = {"max_batch": 16, "request": REQUEST}
 CALLS = [
     (chip_roofline.rooflines, {"chips": ["trainium2"], "dtypes": ["bf16"], "intensity_flop_per_byte": [300.0]}),
     (common.peaks, {"chips": ["trainium2"], "dtypes": ["bf16"]}),
@@ -83,7 +85,8 @@ CALLS = [
     (decode_step.prefixes, {"d": D, "input_tokens": 2048}),
     (contests.ties, {"model": LLAMA, "system": RACK, "rivals": ["hgx-h200"], "tokens_per_s_per_user": [50.0]}),
     (contests.domains, {"total_params": [1e12], "tokens_per_s_per_user": [20.0]}),
-    (deployments.frontiers, {"model": LLAMA, "systems": ["trn1.2xlarge"], "context": 2048, "precisions": ["bf16"]}),
+    (frontiers, {"model": LLAMA, "request": REQUEST, "systems": ["trn1.2xlarge"], "precisions": ["bf16"]}),
+    (frontiers, {"tokens_per_s_per_user": [20.0]}),
     (deployments.saturation, {"d": D, **SERVED}),
     (serving.load_curves, {"d": D, "shares": [0.5], **SERVED}),
     (deployments.drafts, {"d": D, "draft_tokens": [3], **SHAPE}),
@@ -104,6 +107,7 @@ REST = {  # arguments that no chapter takes from its parameters, or whose zero i
     deployments.split_phases: {"input_tokens": 1024, "output_tokens": 128},
     deployments.ratios: {"input_tokens": 1024},
     contests.domains: {"pair": (RACK, RACK)},
+    frontiers: {"model": LLAMA, "request": REQUEST, "systems": ["trn1.2xlarge"]},
     domain_sizes.ratios: {"rates": [20.0]},
     placements.exchanges: {"tokens_per_chip": [16.0]},
     synthetic_models.synthetic: {"rule": "experts"},

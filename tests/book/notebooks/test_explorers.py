@@ -8,19 +8,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import trnmodel as tm
 from trnbook import charts
 from trnbook.chapters.serving_explorer import frontier_grid
 from trnbook.charts.display import VEGALITE_MIME, mimebundle, script_json
 
 MOST_BYTES = 300_000
-ASK = ["llama-3.1-8b", "deepseek-v3"], ["trn1.32xlarge", "trn3-nl72x2-pcie160"], ["public", "ideal"], ["bf16", "fp8"]
+ASK = ["llama-3.1-8b", "deepseek-v3"], ["trn1.32xlarge", "trn3-nl72x2-pcie160"], tm.Request(3584, 512)
+MORE = ["public", "ideal"], ["bf16", "fp8"], [10.0, 20.0, 40.0, 80.0]
 PEAKS = {"peak_flop_per_s": 667e12, "hbm_bytes_per_s": 2.9e12, "estimate": False}
 PEAKS |= {f"ridge_flop_per_byte{end}": 230.0 for end in ("", "_low", "_high")}
 
 
 @pytest.fixture(scope="module")
 def grid():
-    return frontier_grid(*ASK, [4096, 32768], points=4)
+    return frontier_grid(*ASK, *MORE)
 
 
 def spec(grid, chosen=(), **more):
@@ -44,7 +46,10 @@ def test_the_numbers_are_those_of_the_grid_to_four_digits(grid):
     assert len(found) == len(drawn)
     for row, point in zip(found, drawn.itertuples(), strict=True):
         assert row["chip"] == pytest.approx(point.tokens_per_s_per_chip, rel=5e-4)
+        assert row["user"] == point.promised_tokens_per_s_per_user
+        assert row["alone"] == pytest.approx(point.decode_tokens_per_s_per_chip, rel=5e-4)
         assert row["software"] == pytest.approx(1e3 * point.overhead_s, rel=5e-4)
+        assert row["step"] == pytest.approx(1e3 * point.time_s, rel=5e-4)
         assert (row["tp"], row["n"]) == (point.tp, point.place)
         assert (
             row["joule"] is None
@@ -57,7 +62,7 @@ def test_the_numbers_are_those_of_the_grid_to_four_digits(grid):
 def test_a_combination_has_the_number_that_its_controls_give(grid):
     """The expression of Vega is one of Python too; each number stands for one line, or for one reason."""
     chart = spec(grid)
-    names = ["model", "system", "stack_kind", "precision", "context"]
+    names = ["model", "system", "stack_kind", "precision"]
     options = {name: list(dict.fromkeys(grid[name])) for name in names}
     drawn = {row["of"] for row in rows(chart)}
     (missing,) = [data for data in chart["datasets"].values() if "told" in data[0]]
@@ -71,10 +76,9 @@ def test_a_combination_has_the_number_that_its_controls_give(grid):
 
 
 def test_controls_begin_with_what_is_chosen_and_have_human_names(grid):
-    chart = spec(grid, {"system": "trn3-nl72x2-pcie160", "context": 32768})
+    chart = spec(grid, {"system": "trn3-nl72x2-pcie160"})
     system = param(chart, "system")
     assert (system["value"], system["bind"]["labels"][1]) == (1, "Trainium3 NL72x2 Switched")
-    assert param(chart, "context")["bind"]["labels"] == ["4,096", "32,768"]
     assert param(chart, "precision")["bind"]["labels"] == ["BF16", "FP8"]
     with pytest.raises(ValueError, match=r"chosen\['model'\]='gpt': allowed are llama-3.1-8b, deepseek-v3"):
         spec(grid, {"model": "gpt"})
@@ -85,7 +89,7 @@ def test_the_chapters_grid_is_small(root):
     cells = nbformat.read(root / "notebooks" / "serving.ipynb", 4).cells
     outputs = [output.data for cell in cells for output in cell.get("outputs", ()) if "data" in output]
     sizes = [len(script_json(data[VEGALITE_MIME])) for data in outputs if VEGALITE_MIME in data]
-    assert 100_000 < max(sizes) < MOST_BYTES
+    assert 50_000 < max(sizes) < MOST_BYTES
 
 
 def test_what_has_no_watts_or_no_price_goes_dark_on_their_axes(grid):

@@ -127,7 +127,8 @@ OTHER = {
         "experts_model": "qwen3-30b-a3b",
         "model": "llama-3.1-8b",
         "grown_from": "kimi-k2-instruct",
-        "context": 1024,
+        "input_tokens": 512,
+        "output_tokens": 512,
         "tokens_per_s_per_user": [5.0, 200.0, 1e5],
     },
     "model-needs": {
@@ -171,7 +172,7 @@ LENGTHS = {"input_tokens": [128, 8192, 100_000], "output_tokens": [1, 1024]}
 CHIPS = ["trainium1", "trainium2", "trainium3"]
 VALUES = {
     "accuracy": {"group": ["dense decode", "TTFT"], "within_share": [0.01, 0.5]},
-    "software": {"context": [512, 65_536], "model": ["llama-3.1-8b", OWN], "experts_model": [OWN]},
+    "software": {"input_tokens": [512, 65_536], "model": ["llama-3.1-8b", OWN], "experts_model": [OWN]},
     "beside-gpus": {"model": ["llama-3.1-8b", OWN], "system": ["trn2.48xlarge", "trn3-nl32x2-torus"]},
     "chip-roofline": {"chip": CHIPS, "intensity_flop_per_byte": [1.0, 1e5], "comparators": [["h200"], ["mi355x"]]},
     "cost": {
@@ -284,16 +285,16 @@ def own(tmp_path_factory):
 @pytest.fixture(autouse=True, scope="module")
 def _lines_of_an_explorer_once():
     """Most lines of an explorer are of no parameter of a chapter: each is asked for once, whichever case asks."""
-    whole, made = explore._line, {}
+    whole, made = explore._lines, {}
 
-    def once(points, m, spec, *question):
-        key = (points, m.id, spec.id, *question)
+    def once(request, speeds, m, spec, *question):
+        key = (request, *speeds, m.id, spec.id, *question)
         if key not in made:
-            made[key] = whole(points, m, spec, *question)
-        return dict(made[key])
+            made[key] = whole(request, speeds, m, spec, *question)
+        return [dict(line) for line in made[key]]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(explore, "_line", once)
+        patch.setattr(explore, "_lines", once)
         yield
 
 

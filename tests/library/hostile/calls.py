@@ -29,6 +29,7 @@ NOT_TYPED = {
     "Topology": "made by tm.topology",
     "Transformer": "made by tm.model",
     "MappingProxyType": "of the standard library",
+    "Choice": "a choice of a Plan",
     "Collective": "made by tm.collective",
     "Comparison": "made by tm.compare",
     "Cost": "made by tm.tco",
@@ -38,7 +39,7 @@ NOT_TYPED = {
     "Legality": "made by tm.legal",
     "MemoryFit": "made by tm.memory_fit",
     "Plan": "made by tm.plan",
-    "RequestEnergy": "made by Energy.request",
+    "RequestEnergy": "made by tm.energy",
     "Sensitivity": "made by tm.sensitivity",
     "Serving": "made by tm.serve",
     "Step": "made by tm.decode_step",
@@ -284,6 +285,7 @@ SYSTEMS = "'trn2.48xlarge', 'trn1.32xlarge', 'trn3-nl72x2-pcie160', 'trn2-ultras
 DEGREES = "tp=8", "tp=8, pp=2", "tp=4, dp=2", "tp=4, ep=4", "tp=16"
 MAPPINGS = ", ".join(f"tm.Mapping({degrees})" for degrees in DEGREES)
 PLACES = f"model=[{MODELS}], system=[{SYSTEMS}], mapping=[{MAPPINGS}]"
+AGES = "age_days", "rates"  # of a rent at a date
 PROMISED = "request=tm.Request(512, 64, tokens_per_s_per_user=20.0)"
 REQUESTS = ", ".join(
     f"tm.Request({prompt}, {answer}, requests_per_s={rate}, prefix_share={share})"
@@ -304,6 +306,15 @@ KIN = {  # keys of a configuration that name one quantity
 }
 
 
+def _searches() -> Iterator[Call]:
+    ends = "request=tm.Request(512, 64), systems=['trn2.3xlarge', 'inf2.48xlarge'], speeds=[20.0]"
+    for name, asked in (
+        ("tm.plan", f"model='llama-3.1-8b', systems='trn2.3xlarge', {PROMISED}"),
+        ("tm.compare", f"model='llama-3.2-1b', {ends}"),
+    ):
+        yield _call("doors", name, asked, "object: systems")
+
+
 def _roots() -> Iterator[Call]:
     yield _call("doors", "tm.chip", "name='trainium2'", also={"name": ("chip",)})
     yield _call("doors", "tm.system", "name='trn2.48xlarge'", also={"name": ("system",)})
@@ -320,12 +331,7 @@ def _roots() -> Iterator[Call]:
         "function=rate, grid={'x': [1.0, 2.0]}, progress=False",
         "callable: function; grid: grid; executor: executor",
     )
-    ends = "request=tm.Request(512, 64), systems=['trn2.3xlarge', 'inf2.48xlarge'], speeds=[20.0]"
-    for name, asked in (
-        ("tm.plan", f"model='llama-3.1-8b', systems='trn2.3xlarge', {PROMISED}"),
-        ("tm.compare", f"model='llama-3.2-1b', {ends}"),
-    ):
-        yield _call("doors", name, asked, "object: systems")
+    yield from _searches()
     yield _call("doors", "tm.fleet", "name='llama-3-h100'", also={"name": ("fleet",)})
     yield _call(
         "doors",
@@ -334,8 +340,7 @@ def _roots() -> Iterator[Call]:
         "one: failure_domain_chips",
     )
     yield _call("doors", "tm.rent", "system='hgx-h100', pricing='on-demand'", "any: pricing region")
-    yield _call("doors", "tm.rent('hgx-h100').age_days", "at='2026-11-22'", "choice: at")
-    yield _call("doors", "tm.rent('hgx-h100').rates", "at='2026-11-22'", "choice: at")
+    yield from (_call("doors", f"tm.rent('hgx-h100').{name}", "at='2026-11-22'", "choice: at") for name in AGES)
     yield _call(
         "doors",
         "tm.token_cost",

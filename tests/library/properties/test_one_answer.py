@@ -133,6 +133,7 @@ def test_a_token_cost_and_the_plan(of, speed, rate):
         same9(one.prefill_usd_per_mtoken, usd_per_chip_s * planned.prompt_chip_s / 1024)
         same9(one.blended_usd_per_mtoken, usd_per_chip_s * planned.request_chip_s / 1280)
         same9(one.ends(one.FIGURE), usd_per_chip_s / 256 * np.array(planned.ends("request_chip_s")))
+        same9(one.ends(one.FIGURE), usd_per_chip_s / np.array(planned.ends("tokens_per_s_per_chip"))[::-1])
         same9(one.ends("prefill_usd_per_mtoken"), usd_per_chip_s / 1024 * np.array(planned.ends("prompt_chip_s")))
         same9(dearer[system, planned.stack.kind].generated_usd_per_mtoken, 2.5 * one.generated_usd_per_mtoken)
         assert one.chance == planned.chance
