@@ -15,6 +15,7 @@ from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System, chip_of
 
 DRAWS = 1000
+CAUSES = 1000  # whose deviations are at hand
 ENDS = (5.0, 95.0)  # percentiles of a band
 SIDES: tuple[Literal["lower", "higher"], ...] = ("lower", "higher")  # a draw itself: rates and their times agree
 TAIL = float(ndtri(0.95))  # standard deviations at the end of a 90 % interval
@@ -60,7 +61,7 @@ def shares(name: str, draws: int = DRAWS) -> NDArray:
     return (np.argsort(uniform_draws(name, draws), kind="stable") + 0.5) / draws
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=CAUSES)
 def deviations(name: str, draws: int = DRAWS) -> NDArray:
     """Return standard deviations of a cause, one in each of as many equal shares of the normal distribution.
 

@@ -189,7 +189,7 @@ charts.table(common.notation(tables.SYMBOLS, "from"), caption="What this chapter
 
 # %% tags=["hide-input"]
 experts = frontiers(experts_m, request, RACKS, speeds, ["mxfp8"])
-equal_experts = common.at_speeds(experts, speeds)
+equal_experts = common.at_speeds(experts, speeds, dict.fromkeys(RACKS, "mxfp8"))
 at = equal_experts[equal_experts.promised_tokens_per_s_per_user == speeds[0]].set_index("system")
 Markdown(
     (
@@ -247,7 +247,8 @@ charts.table(
 # ### By switch tray
 
 # %% tags=["hide-input"]
-trays = common.at_speeds(frontiers(experts_m, request, TRAYS, speeds, ["mxfp8"]), speeds)
+trays = frontiers(experts_m, request, TRAYS, speeds, ["mxfp8"])
+trays = common.at_speeds(trays, speeds, dict.fromkeys(TRAYS, "mxfp8"))
 lanes = capacities(TRAYS).pivot(index="system", columns="scope", values="all_to_all_bytes_per_s")
 there = trays.dropna(subset="tokens_per_s_per_chip")
 groups = there.groupby([there.system.str[:9], "promised_tokens_per_s_per_user"]).tokens_per_s_per_chip

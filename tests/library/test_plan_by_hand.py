@@ -38,7 +38,7 @@ def choice(name, merit=100.0, valid=True, low=90.0, high=110.0, status="for rent
     one |= {"stack": SimpleNamespace(kind="public"), "basis": "measured", "mapping": "bf16, TP 4", "chips": 2.0}
     one |= {"reason": "" if valid else "too slow for a user at any load"}
     one["to_frame"] = lambda bands: pd.DataFrame({"x": [name], "bands": bands})
-    return Stated(**one | {"merit": merit, "valid": valid, "low": low, "high": high} | more)
+    return Stated(**one | {"merit": lambda: merit, "valid": valid, "low": low, "high": high} | more)
 
 
 def plan_of(*choices, second=(), refused=None, beside=()):
@@ -234,9 +234,9 @@ def test_a_choice_of_a_point_by_hand():
     assert one.prefill_utilisation == pytest.approx(0.8 / 5.8)
     assert one.decode_tokens_per_s_per_chip == pytest.approx(8 / 0.05)
     assert (one.request_chip_s, one.prompt_chip_s, one.paid_chips) == (pytest.approx(5.8 / 8), pytest.approx(0.1), 1)
-    assert (bool(one.valid), one.merit) == (True, one.tokens_per_s_per_chip)
+    assert (bool(one.valid), one.merit()) == (True, one.tokens_per_s_per_chip)
     slow = chosen(searched(tm.Request(300, 100, tokens_per_s_per_user=200), grid_of())[0])
-    assert (bool(slow.valid), slow.tokens_per_s_per_user, slow.merit) == (False, pytest.approx(25), pytest.approx(25))
+    assert (bool(slow.valid), slow.tokens_per_s_per_user, slow.merit()) == (False, pytest.approx(25), pytest.approx(25))
     assert "too slow" in slow.reason
 
 

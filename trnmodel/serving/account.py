@@ -129,12 +129,12 @@ def planned_requests_per_s(times: Times, request: Request) -> NDArray:
     if request.ttft_s is not None:
         busy = utilisation_within(times, request.ttft_s, request.ttft_quantile)
         most = np.minimum(most, busy / times.prompt_s)
-    kept = most > 0
+    holds = most > 0
     if not times.compiled:
         output = request.output_tokens
         full_tpot_s = latency.full_tpot_s(times.batch, output, times.step_s, times.tokens_per_step, times.prompt_s)
-        kept = kept & (most >= full * (1 - ROUNDING)) & (full_tpot_s <= request.most_tpot_s * (1 + ROUNDING))
-    return np.where(kept, most, np.nan)
+        holds = holds & (most >= full * (1 - ROUNDING)) & (full_tpot_s <= request.most_tpot_s * (1 + ROUNDING))
+    return np.where(holds, most, np.nan)
 
 
 def edge(times: Times, request: Request) -> tuple[NDArray, NDArray]:
@@ -231,8 +231,8 @@ class Column(NamedTuple):
         figures |= {"tokens_per_s_per_chip": made, "prompt_chip_s": prompts_chip_s, "request_chip_s": chip_s}
         shape = made.shape
         at_best = {name: np.take_along_axis(np.broadcast_to(x, shape), best, -1)[..., 0] for name, x in figures.items()}
-        kept = np.isfinite(at_best["tokens_per_s_per_chip"])
-        return {name: np.where(kept, x, np.nan) for name, x in at_best.items()}
+        holds = np.isfinite(at_best["tokens_per_s_per_chip"])
+        return {name: np.where(holds, x, np.nan) for name, x in at_best.items()}
 
     def drawn(self, e: Efficiencies) -> dict[str, NDArray]:
         """Return the figures in each of the common draws of what nobody knows of a stack on the chip."""

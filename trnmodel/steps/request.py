@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from trnmodel.arguments import TINY, numbers, refuse, together
 from trnmodel.declared import Allowed, Numbers
-from trnmodel.units import Numeric, format_digits
+from trnmodel.units import BILLION, Numeric, format_digits
 
 RANGES: dict[str, tuple[float, float]] = {
     "input_tokens": (1, 1e30),
@@ -20,7 +20,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "ttft_s": (TINY, 1e30),
     "ttft_percentile": (1, 99.99),
     "prefix_share": (0, 1),
-    "requests_per_s": (TINY, 1e9),
+    "requests_per_s": (TINY, BILLION),
 }
 
 

@@ -252,8 +252,12 @@ def logical_cores(chips: Iterable[str | Chip]) -> pd.DataFrame:
     return tidy(rows)
 
 
-def at_speeds(table: pd.DataFrame, tokens_per_s_per_user: Iterable[float]) -> pd.DataFrame:
+def at_speeds(
+    table: pd.DataFrame, tokens_per_s_per_user: Iterable[float], systems: Mapping[str, str] | None = None
+) -> pd.DataFrame:
     """Return the rows of a frontier at some promised speeds, with an empty row for a system that does not keep one.
+
+    `systems` are those that must have rows, each with its precision; default those of the table.
 
     Examples
     --------
@@ -262,5 +266,8 @@ def at_speeds(table: pd.DataFrame, tokens_per_s_per_user: Iterable[float]) -> pd
     [8.0, nan]
     """
     pairs = table[["system", "precision"]].drop_duplicates()
+    if systems is not None:
+        pairs = pd.DataFrame({"system": list(systems), "precision": list(systems.values())})
     speeds = pd.DataFrame({"promised_tokens_per_s_per_user": list(map(float, tokens_per_s_per_user))})
-    return speeds.merge(pairs, how="cross").merge(table, how="left").reindex(columns=table.columns)
+    whole = speeds.merge(pairs, how="cross")
+    return (whole.merge(table, how="left") if len(table) else whole).reindex(columns=table.columns)

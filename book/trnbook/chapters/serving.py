@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from trnbook.shared.software_kinds import POINT, YIELD, in_band
-from trnmodel.arguments import TINY, integers, listed, numbers
+from trnmodel.arguments import HUGE, TINY, integers, listed, numbers
 from trnmodel.catalog import load
 from trnmodel.catalog.stacks import kinds
 from trnmodel.catalog.systems import system as read_system
@@ -43,7 +43,7 @@ SYMBOLS = [
     ("d", "draft_tokens", "tokens that the small model drafts for a step", "", "chosen"),
 ]
 CURVE = (5.0, 10.0, 20.0, 30.0, 40.0, 60.0, 90.0, 140.0)  # promised to a user, in charts [token/s]
-FASTER = 1e9  # token/s that nothing reaches: the search then answers with what comes nearest
+FASTER = HUGE  # token/s that nothing reaches: the search then answers with what comes nearest
 DRAFTS = (1, 3, 5, 7)
 SURE = 0.995  # chance from which it is not printed
 TIED = 1.05  # ratio up to which the rounding of batches may decide

@@ -86,11 +86,11 @@ def frontier_grid(
         dict.fromkeys(listed("precisions", precisions, str)),
     )
     speeds = np.unique(numbers("tokens_per_s_per_user", tokens_per_s_per_user, TINY))
-    asked, rows = one_request("request", request), list[dict[str, Any]]()
+    request, rows = one_request("request", request), list[dict[str, Any]]()
     dollars = {spec.id: _dollars(spec) for spec in several[1]}
     for case in product(*several):
         labels = dict(zip(LABELS, (case[0].id, case[1].id, *case[2:]), strict=True))
-        lines = _lines(asked, speeds, *case)
+        lines = _lines(request, speeds, *case)
         rows += [labels | line | (dollars[case[1].id] if "time_s" in line else {}) for line in lines]
     return tidy(rows).reindex(columns=COLUMNS)
 
@@ -155,7 +155,7 @@ def _impossible(m: Transformer, spec: System, kind: str, precision: str, context
 def _unreached(m: Transformer, spec: System, request: Request, kind: str, precision: str, speed: float) -> str:
     """Return why a system keeps no promise: what its memory lacks, or the highest speed of a user."""
     slow = Request(request.input_tokens, request.output_tokens, speed, prefix_share=request.prefix_share)
-    found = plan(m, slow, spec, precision=precision, efficiencies=KINDS[kind])
-    if found.refused:
-        return found.refused[spec.id]
-    return f"at most {found.choices[0].tokens_per_s_per_user:.3g} tokens/s for a user"
+    answer = plan(m, slow, spec, precision=precision, efficiencies=KINDS[kind])
+    if answer.refused:
+        return answer.refused[spec.id]
+    return f"at most {answer.choices[0].tokens_per_s_per_user:.3g} tokens/s for a user"

@@ -39,7 +39,10 @@ FIELDS |= {name: name for name in ("tp", "ep", "pp", "cp", "batch", "chips")} | 
 FIELDS |= {"server_j_per_token": "joule", "server_j_per_token_low": "jlow", "server_j_per_token_high": "jhigh"}
 FIELDS |= {"energy_basis": "jbasis"}
 HOURLY = ["useful_usd_per_h", "useful_usd_per_h_low", "useful_usd_per_h_high"]
-MEASURES = {"tokens/s a chip": axis_title("tokens_per_s_per_chip"), "J a token": axis_title("server_j_per_token", "J")}
+MEASURES = {
+    "tokens/s a chip": "Throughput per paid chip [tokens/s]",
+    "J a token": axis_title("server_j_per_token", "J"),
+}
 MEASURES |= {"USD a million tokens": "Cost of a million tokens to an owner [USD]"}
 SHOWN = {"y": ("chip", "joule", "usd"), "least": ("low", "jlow", "ulow"), "most": ("high", "jhigh", "uhigh")}
 SHOWN |= {"ground": ("basis", "jbasis", "hour[3]")}

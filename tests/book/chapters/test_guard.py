@@ -62,7 +62,7 @@ def test_every_chapter_asks_the_guard_first_and_answers_for_its_defaults(slug):
         ("software", {"rivals": []}, "rivals = [] must hold at least one item"),
         ("software", {"model": "bert-base-cased"}, "model = 'bert-base-cased' is an encoder"),
         ("software", {"experts_model": "gpt2"}, "experts_model = 'gpt2' has no routed experts"),
-        ("software", {"context": 500_000}, "model = 'llama-3.3-70b' ends at 131072 tokens; 500000 are asked for"),
+        ("software", {"input_tokens": 500_000}, "model = 'llama-3.3-70b' ends at 131072 tokens; 500512 are asked for"),
         ("software", {"tokens_per_s_per_user": [0.0]}, "tokens_per_s_per_user = 0.0 must be from"),
         ("software", {"grown_from": "gpt2"}, "grown_from = 'gpt2' must be one of deepseek-v3"),
         (
@@ -76,7 +76,7 @@ def test_every_chapter_asks_the_guard_first_and_answers_for_its_defaults(slug):
         (
             "beside-gpus",
             {"system": "trn2.3xlarge", "systems": ["hgx-h200"], "model": "llama-3.1-405b"},
-            "no decode step of llama-3.1-405b exists on system = 'trn2.3xlarge': in fp8 ",
+            "llama-3.1-405b reaches 10 tokens/s for a user with no mapping on system = 'trn2.3xlarge': in fp8 ",
         ),
         ("model-needs", {"model": "bert-base-cased"}, "model = 'bert-base-cased' is an encoder"),
         ("model-needs", {"model": "t5-base"}, "model = 't5-base' has no longest context; 128 tokens are needed"),

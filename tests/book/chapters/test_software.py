@@ -254,3 +254,11 @@ def test_software_and_racks_are_compared_where_anything_is_made():
     rows += [("b", "hand-tuned", 20.0), ("b", "public", 10.0)]
     table = pd.DataFrame(rows, columns=["system", "software", "tokens_per_s_per_chip"])
     assert software_kinds.decides(table) == "Software moves the yield 5 times, racks 1.5 times"
+
+
+def test_a_band_that_ends_at_1_is_on_one_side(monkeypatch):
+    """100 against 90, in the draws 80 against 80 and 100 against 90: the ratio is 0.9 to 1.0, surely no better."""
+    found = iter([[choice(100.0, [80.0] * 50 + [100.0] * 50)], [choice(90.0, [80.0] * 50 + [90.0] * 50)]])
+    monkeypatch.setattr(contests, "choices", lambda *more: next(found))
+    table = contests.domains([671026404352], [10.0], (SMALL, LARGE), kinds=["hand-tuned"]).iloc[0]
+    assert (table.ratio, table.ratio_high, table.sure) == (0.9, 1.0, True)

@@ -94,21 +94,22 @@ def test_the_terminal_and_the_library(system, tp, batch, context):
 def test_a_plan_and_the_step_that_it_chose(of, speed):
     """What a plan says of its best point is what the calls say of that point."""
     model, system = of
-    best = tm.plan(model, system, tokens_per_s_per_user=speed, input_tokens=1024, output_tokens=256).best
+    best = tm.plan(model, tm.Request(1024, 256, tokens_per_s_per_user=speed), system).best
     step = best.step
-    mapping = tm.Mapping(tp=best.tp, ep=best.ep, lnc=best.lnc)
     again = tm.decode_step(
         model,
         system,
-        mapping,
+        best.degrees,
         batch=best.batch,
         context=1024 + 256 / 2,
         max_context=1024 + 256,
         precision=best.precision,
         efficiencies=best.stack,
+        new_tokens=1 + best.option.draft_tokens,
     )
     same(step.time_s, again.time_s)
-    same(best.tokens_per_s_per_user, 1 / again.time_s)
+    if best.valid:  # prompts take a share of the time, and steps what is left
+        same(best.tokens_per_s_per_user, (1 - best.prefill_utilisation) / best.times.decode_s)
 
 
 RATE = st.sampled_from([None, 0.2, 50.0])
@@ -168,7 +169,7 @@ def test_ranks_and_chips_of_a_collective(kind, system, size):
 def test_energy_of_a_step_and_of_its_deployment(system, tp, batch, context):
     """A request's joules are those of its prefill and of its decode steps."""
     placed = Deployment(model="llama-3.1-8b", system=system, mapping=tm.Mapping(tp=tp))
-    request = tm.energy(placed, batch=batch, input_tokens=context, output_tokens=128)
+    request = tm.energy(placed, batch=batch, request=tm.Request(context, 128))
     decode = tm.energy(request.decode.step)
     same(request.decode.server_j_per_token, decode.server_j_per_token)
 
