@@ -40,6 +40,9 @@ ABSENT_OCTAVES = 2.0
 ABSENT = ((), ("chip",), ("stack",), ("chip", "stack"), ("kind",), ("kind", "chip"), ("kind", "chip", "stack"))
 
 
+Moved = TypeVar("Moved", bound=Spec)
+
+
 class Beyond(NamedTuple):
     """An axis of rows with its ends, the values of points on it, and the octaves by which these leave it, if any do."""
 
@@ -332,9 +335,6 @@ def plain_rows_basis(part: str, chip: str, stack: str, points: Mapping[str, Any]
     return judged(here, points, (), lacks(here, part, part, chip, stack))
 
 
-Moved = TypeVar("Moved", bound=Spec)
-
-
 @lru_cache(maxsize=4096)
 def end_of(e: Moved, name: str, value: float) -> Moved:
     """Return a stack or fleet with one other value; the same object each time, as results are cached by object."""
@@ -376,6 +376,13 @@ def ranged(
     return widths_of(middle, answers)
 
 
+def _log_excess(high: NDArray, low: NDArray) -> NDArray:
+    """Return the logarithm of how many times one is the other, 0 where it is less."""
+    ratio = np.asarray(high / low)
+    np.maximum(ratio, 1.0, out=ratio)
+    return np.log(ratio, out=ratio)
+
+
 def side_widths(middle: NDArray, times: NDArray) -> tuple[NDArray, NDArray]:
     """Return the half-widths below and above from answers along a first axis: the low and the high end of each value.
 
@@ -386,7 +393,7 @@ def side_widths(middle: NDArray, times: NDArray) -> tuple[NDArray, NDArray]:
     (0.693, 0.693)
     """
     least, most = np.minimum(times[::2], times[1::2]), np.maximum(times[::2], times[1::2])
-    below, above = np.log(np.maximum(middle / least, 1.0)), np.log(np.maximum(most / middle, 1.0))
+    below, above = _log_excess(middle, least), _log_excess(most, middle)
     return np.sqrt((below**2).sum(axis=0)), np.sqrt((above**2).sum(axis=0))
 
 
@@ -394,9 +401,8 @@ def widths_of(middle: NDArray, answers: Iterable[Iterable[Any]]) -> tuple[NDArra
     """Return the half-widths below and above of answers, from those with each value at its low and at its high end."""
     below, above = np.zeros(middle.shape), np.zeros(middle.shape)
     for one, other in answers:
-        least, most = np.minimum(one, other), np.maximum(one, other)
-        below += np.log(np.maximum(middle / least, 1.0)) ** 2
-        above += np.log(np.maximum(most / middle, 1.0)) ** 2
+        below += _log_excess(middle, np.minimum(one, other)) ** 2
+        above += _log_excess(np.maximum(one, other), middle) ** 2
     return np.sqrt(below)[()], np.sqrt(above)[()]
 
 

@@ -6,7 +6,6 @@ an exchange is timed again. The work of a rank stays as it is, so that it is not
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from collections.abc import Mapping as Lines
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -60,11 +59,6 @@ INVERSE = frozenset({"logits to the host", "spills"})  # lines whose constant is
 
 
 @lru_cache(maxsize=1024)
-def _rates(at: Same[Site], e: Same[Efficiencies], precision: Same[Precision], phase: str) -> Rates:
-    return rates_of(at.it, e.it, precision.it, phase)
-
-
-@lru_cache(maxsize=1024)
 def _lines(e: Same[Efficiencies], phase: str) -> Lines[str, tuple[str, float]]:
     """Return by constant the line of costs that is in proportion to it, and the sum of that line's constants."""
     lines = {line: names for line, names in COST_CONSTANTS[phase].items() if line not in INVERSE}
@@ -83,6 +77,40 @@ def simple(s: Setting) -> frozenset[str]:
     return _simple(Same(s.e), s.phase, any(b.kind == "state" for b in s.burdens))
 
 
+class Move(NamedTuple):
+    """What a value at an end changes: exchanges by a stack, parts by a factor, or a line of costs by a part of it."""
+
+    stack: Efficiencies | None = None
+    scales: tuple[tuple[str, float], ...] = ()
+    line: str = ""
+    more: float = 0.0
+
+
+@lru_cache(maxsize=512)
+def _moves(
+    e: Same[Efficiencies], at: Same[Site], precision: Same[Precision], phase: str, names: frozenset[str]
+) -> tuple[Move, ...]:
+    """Return what each of some open values changes at its low and then at its high end."""
+    own, lines, moves = rates_of(at.it, e.it, precision.it, phase), _lines(e, phase), list[Move]()
+    for name, end in ((name, end) for name, ends in e.it.open_ranges.items() if name in names for end in ends):
+        if name in SPOKEN:
+            moves.append(Move(end_of(e.it, name, end)))
+        elif name in OF_RATES:
+            there = rates_of(at.it, end_of(e.it, name, end), precision.it, phase)
+            moves.append(_at_rates(own, there))
+        else:
+            line, whole = lines[name]
+            moves.append(Move(line=line, more=(end - getattr(e.it, name)) / whole))
+    return tuple(moves)
+
+
+def _at_rates(own: Rates, there: Rates) -> Move:
+    """Return what other rates change; scores that two products wait for move with the weights."""
+    pairs = ((name, getattr(own, rate), getattr(there, rate)) for name, rate in RATE_OF.items())
+    scales = {name: float(before / after) for name, before, after in pairs if before != after}
+    return Move(scales=tuple(scales.items()), line="scores", more=scales.get("weights_s", 1.0) - 1)
+
+
 class Solved(NamedTuple):
     """A step that is solved: its setting, the work on a rank, what a rank sends, and its parts."""
 
@@ -91,50 +119,26 @@ class Solved(NamedTuple):
     sent: tuple[Message, ...]
     parts: Parts
 
-    def with_value(self, name: str, value: float) -> Parts:
+    def at(self, move: Move) -> Parts:
         """Return the parts with one value of the stack at an end."""
-        s, parts = self.setting, self.parts
-        if name in SPOKEN:
-            return parts._replace(network_s=network_s(s, self.sent, end_of(s.e, name, value)))
-        if name in OF_RATES:
-            return self._at_rates(_rates(Same(s.at), Same(end_of(s.e, name, value)), Same(s.precision), s.phase))
-        line, whole = _lines(Same(s.e), s.phase)[name]
-        if line not in self.work.costs:
-            return parts
-        return parts._replace(
-            overhead_s=parts.overhead_s + self.work.costs[line][1] * ((value - getattr(s.e, name)) / whole)
-        )
-
-    def _at_rates(self, there: Rates) -> Parts:
-        """Return the parts at other rates; what is at the same rate stays as it is."""
-        parts, own = self.parts, self.setting.rates
-        changed: dict[str, Any] = {}
-        for name, rate in RATE_OF.items():
-            before, after = getattr(own, rate), getattr(there, rate)
-            if before != after:
-                changed[name] = getattr(parts, name) * (before / after)
-                if name == "weights_s" and "scores" in self.work.costs:
-                    changed["overhead_s"] = parts.overhead_s + self.work.costs["scores"][1] * (before / after - 1)
+        parts = self.parts
+        if move.stack is not None:
+            return parts._replace(network_s=network_s(self.setting, self.sent, move.stack))
+        changed = {name: getattr(parts, name) * scale for name, scale in move.scales}
+        if move.line in self.work.costs:
+            changed["overhead_s"] = parts.overhead_s + self.work.costs[move.line][1] * move.more
         return parts._replace(**changed)
-
-    def ends(self, names: frozenset[str]) -> Iterator[tuple[Parts, Parts]]:
-        """Yield the parts with each of some values at its low and at its high end."""
-        for name, (low, high) in self.setting.e.open_ranges.items():
-            if name in names:
-                yield self.with_value(name, low), self.with_value(name, high)
 
     def widths(self, names: frozenset[str], overlaps: tuple[Any, Any], shape: tuple[int, ...]) -> tuple[Any, Any]:
         """Return the half-widths below and above that the ranges of some values give the time of points of a shape."""
         s = self.setting
+        moves = _moves(Same(s.e), Same(s.at), Same(s.precision), s.phase, names)
         middle = np.broadcast_to(joined_s(s, self.parts, *overlaps), shape)
         if middle.size > AT_ONCE:
-            pairs = ((joined_s(s, one, *overlaps) for one in pair) for pair in self.ends(names))
-            return widths_of(middle, pairs)
-        every = [one for pair in self.ends(names) for one in pair]
-        if not every:
-            return np.zeros(shape), np.zeros(shape)
-        times = joined_s(s, _stacked(every, len(shape)), *overlaps)
-        return side_widths(middle, np.broadcast_to(times, (len(every), *shape)))
+            times = (joined_s(s, self.at(move), *overlaps) for move in moves)
+            return widths_of(middle, zip(times, times, strict=True))
+        together_s = joined_s(s, _stacked([self.at(move) for move in moves], len(shape)), *overlaps)
+        return side_widths(middle, np.broadcast_to(together_s, (len(moves), *shape)))
 
 
 def _stacked(every: list[Parts], dimensions: int) -> Parts:

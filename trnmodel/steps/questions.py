@@ -47,6 +47,7 @@ from trnmodel.steps.setting import Setting, setting
 
 UNKNOWN, TOO_LARGE, FIRST_TOO_LARGE = (2 ** (len(RULES) + bit) for bit in range(3))
 OVERLAPS = ("compute_memory_overlap", "network_overlap")
+FEW_OUTSIDE = 0.5  # share of points outside of their rows up to which they are asked by themselves
 Widths = tuple[Any, Any]  # below and above
 Place = tuple[Efficiencies, Chip, int, str, str, Arrays]  # stack, chip, logical core, part, kind of model, points
 # Values of a stack that a step does not have: of the other phase, of experts, of exchanges.
@@ -243,6 +244,8 @@ class StepQuestion(InferenceQuestion):
         """Return the values of the other phase, and those of experts and of exchanges where the step has none."""
         s = self.setting
         names = ELSEWHERE[s.phase]
+        if s.at.ranks_per_bank <= 1:
+            names |= {"lone_core_cache_passes"}  # of cores that share a bank
         if not s.outline.experts:
             names |= ELSEWHERE["experts"]
         return names if s.parted else names | ELSEWHERE["exchanges"]
@@ -264,6 +267,17 @@ class StepQuestion(InferenceQuestion):
         return Solved(s, work, messages, parts), self.impossible(joined_s(s, parts, *self.overlaps), memory)
 
     def ranges(self, outside: Any) -> Widths:
+        """Half-widths that the stack's ranges give the time of points outside of the rows; 0 where few are."""
+        if not np.ndim(outside) or any(map(np.ndim, self.places)) or self.spec_shapes or np.mean(outside) > FEW_OUTSIDE:
+            return self._ranges(outside)
+        few = {name: np.broadcast_to(x, outside.shape)[outside] for name, x in self.sizes.items() if np.ndim(x)}
+        found = replace(self, **few)._ranges(np.True_)
+        sides = np.zeros(outside.shape), np.zeros(outside.shape)
+        for side, of_few in zip(sides, found, strict=True):
+            side[outside] = of_few
+        return sides
+
+    def _ranges(self, outside: Any) -> Widths:
         """Half-widths that the stack's ranges give: those of values that change one part from the parts alone."""
         s, without = self.setting, self.elsewhere()
         names = frozenset() if s.spec_shapes else simple(s) - without
