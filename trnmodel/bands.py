@@ -380,7 +380,12 @@ def _log_excess(high: NDArray, low: NDArray) -> NDArray:
     """Return the logarithm of how many times one is the other, 0 where it is less."""
     ratio = np.asarray(high / low)
     np.maximum(ratio, 1.0, out=ratio)
-    return np.log(ratio, out=ratio)
+    return np.asarray(np.log(ratio, out=ratio))
+
+
+def _squared(x: NDArray) -> NDArray:
+    """Return the squares of an array of its own, in its place."""
+    return np.multiply(x, x, out=x)
 
 
 def side_widths(middle: NDArray, times: NDArray) -> tuple[NDArray, NDArray]:
@@ -401,8 +406,8 @@ def widths_of(middle: NDArray, answers: Iterable[Iterable[Any]]) -> tuple[NDArra
     """Return the half-widths below and above of answers, from those with each value at its low and at its high end."""
     below, above = np.zeros(middle.shape), np.zeros(middle.shape)
     for one, other in answers:
-        below += _log_excess(middle, np.minimum(one, other)) ** 2
-        above += _log_excess(np.maximum(one, other), middle) ** 2
+        below += _squared(_log_excess(middle, np.minimum(one, other)))
+        above += _squared(_log_excess(np.maximum(one, other), middle))
     return np.sqrt(below)[()], np.sqrt(above)[()]
 
 

@@ -58,7 +58,7 @@ RATE_OF = {  # of a part
 INVERSE = frozenset({"logits to the host", "spills"})  # lines whose constant is a rate
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=512)
 def _lines(e: Same[Efficiencies], phase: str) -> Lines[str, tuple[str, float]]:
     """Return by constant the line of costs that is in proportion to it, and the sum of that line's constants."""
     lines = {line: names for line, names in COST_CONSTANTS[phase].items() if line not in INVERSE}
@@ -133,7 +133,8 @@ class Solved(NamedTuple):
         """Return the half-widths below and above that the ranges of some values give the time of points of a shape."""
         s = self.setting
         moves = _moves(Same(s.e), Same(s.at), Same(s.precision), s.phase, names)
-        middle = np.broadcast_to(joined_s(s, self.parts, *overlaps), shape)
+        middle = joined_s(s, self.parts, *overlaps)
+        middle = np.broadcast_to(middle, shape) if shape else middle
         if middle.size > AT_ONCE:
             times = (joined_s(s, self.at(move), *overlaps) for move in moves)
             return widths_of(middle, zip(times, times, strict=True))
@@ -145,9 +146,12 @@ def _stacked(every: list[Parts], dimensions: int) -> Parts:
     """Return parts side by side along a first axis, before `dimensions` others; what none changes stays as it is."""
 
     def one(values: tuple[Any, ...]) -> Any:
-        if all(value is values[0] for value in values):
-            return values[0]
-        stack = np.stack(np.broadcast_arrays(*values)) if any(map(np.ndim, values)) else np.array(values)
+        first = values[0]
+        if all(value is first for value in values):
+            return first
+        if not dimensions:
+            return np.array(values)
+        stack = np.stack(np.broadcast_arrays(*values))
         return stack.reshape(len(values), *[1] * (dimensions + 1 - stack.ndim), *stack.shape[1:])
 
     return Parts(*map(one, zip(*every, strict=True)))
@@ -199,10 +203,13 @@ class EndsQuestion:
     def solve(self) -> Answer:
         """Return the half-widths of all points, zero where none of a piece is outside."""
         step = self.step
-        shape = np.broadcast_shapes(*{x.shape for x in (*step.places, *step.sizes.values())})
+        shapes = {x.shape for x in (*step.places, *step.sizes.values())}
+        shape = np.broadcast_shapes(*shapes) if any(shapes) else ()
         if not np.any(self.outside):
             nothing = np.zeros(shape)
             return Answer({"below": nothing, "above": nothing}, {"reason_mask": np.zeros(shape, dtype=int)})
         solved, mask = step.solved()
         below, above = solved.widths(self.names, step.overlaps, shape)
-        return Answer({"below": below, "above": above}, {"reason_mask": np.broadcast_to(mask, shape)})
+        return Answer(
+            {"below": below, "above": above}, {"reason_mask": np.broadcast_to(mask, shape) if shape else mask}
+        )
