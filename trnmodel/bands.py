@@ -5,19 +5,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from math import log2, nan
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trnmodel.arguments import Same
 from trnmodel.catalog.bands import AXES, Width, outliers, read
 from trnmodel.catalog.specs import Chip, Spec
 from trnmodel.catalog.stacks import Efficiencies, Part, basis
-from trnmodel.formulas.bands import grown_width, joint_width, octaves_outside
+from trnmodel.formulas.bands import grown_width
 from trnmodel.result import Basis, text_of
 from trnmodel.units import BILLION, format_digits
 
@@ -39,6 +40,21 @@ ABSENT_OCTAVES = 2.0
 ABSENT = ((), ("chip",), ("stack",), ("chip", "stack"), ("kind",), ("kind", "chip"), ("kind", "chip", "stack"))
 
 
+Moved = TypeVar("Moved", bound=Spec)
+
+
+class Beyond(NamedTuple):
+    """An axis of rows with its ends, the values of points on it, and the octaves by which these leave it, if any do."""
+
+    name: str
+    low: float
+    high: float
+    x: Any
+    outside: Any
+    octaves: Any
+    free: float
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Near:
     """The rows nearest to a question: their group, its width, what they lack, and their values on each axis."""
@@ -55,22 +71,35 @@ class Near:
         """Octaves that count for a kind, chip or stack without rows."""
         return ABSENT_OCTAVES * len(self.absent)
 
-    def octaves(self, points: Mapping[str, Any]) -> tuple[NDArray, NDArray, list[str]]:
-        """Return the octaves from the rows to points, a mask of the axes that leave the rows, and its reasons."""
-        distance, mask, reasons = np.zeros(()), np.zeros((), dtype=int), list[str]()
-        for axis, name, column in zip(AXES, self.names, self.values, strict=True):
-            known = column[np.isfinite(column)]
-            if axis not in points or not known.size:
-                continue
-            low, high, x = known.min(), known.max(), np.clip(points[axis], 1.0, 1e30)
-            outside = octaves_outside(x, low / STEP, high * STEP)
-            outside = np.where(outside > 0, outside + log2(STEP), 0.0)
-            for end, beyond in ((high, x > high), (low, x < low)):
-                mask = mask | (beyond & (outside > 0)) * 2 ** len(reasons)
+    def beyond(self, points: Mapping[str, Any]) -> Iterator[Beyond]:
+        """Yield how many octaves points lie outside of the rows, axis by axis."""
+        for axis, name, low, high in _ends(self):
+            if axis in points:
+                x = np.minimum(np.maximum(points[axis], 1.0), 1e30)
+                ratio = np.maximum(low / STEP / x, x / (high * STEP))
+                outside = ratio > 1
+                octaves = np.log2(np.where(outside, ratio, 1.0)) + outside * log2(STEP) if outside.any() else None
+                yield Beyond(name, low, high, x, outside, octaves, FREE.get(axis, 0.0))
+
+    def distance(self, points: Mapping[str, Any]) -> tuple[Any, Any]:
+        """Return the octaves from the rows to points that widen a band, and whether an axis leaves the rows."""
+        distance: Any = 0.0
+        leaves: Any = np.False_
+        for one in self.beyond(points):
+            if one.octaves is not None:
+                leaves = leaves | one.outside
+                distance = distance + np.maximum(one.octaves - one.free, 0.0)
+        return distance, leaves
+
+    def leaves(self, points: Mapping[str, Any]) -> tuple[NDArray, list[str]]:
+        """Return a mask of the axes along which points leave the rows, and a reason for each of its bits."""
+        mask, reasons = np.zeros((), dtype=int), list[str]()
+        for one in self.beyond(points):
+            for end, side in ((one.high, one.x > one.high), (one.low, one.x < one.low)):
+                mask = mask | (side & one.outside) * 2 ** len(reasons)
                 at = f"{end / BILLION:.3g} billion" if end >= BILLION else format_digits(end, 4)
-                reasons.append(f"{name}: its rows {'end' if end is high else 'begin'} at {at}")
-            distance = distance + np.maximum(outside - FREE.get(axis, 0.0), 0.0)
-        return distance, mask, reasons
+                reasons.append(f"{one.name}: its rows {'end' if end is one.high else 'begin'} at {at}")
+        return mask, reasons
 
     def measured(self, points: Mapping[str, Any]) -> NDArray:
         """Return whether rows lie at a point, or on both sides of it along one axis alone."""
@@ -94,6 +123,13 @@ class Near:
                 above[i] |= np.any(others & (near[i] | (side < 0)), axis=0)
                 below[i] |= np.any(others & (near[i] | (side > 0)), axis=0)
         return np.logical_or.reduce([a & b for a, b in zip(above, below, strict=True)])
+
+
+@lru_cache(maxsize=2048)
+def _ends(here: Near) -> tuple[tuple[str, str, float, float], ...]:
+    """Return the axes on which some rows have values, with their names and their lowest and highest values."""
+    columns = ((axis, name, x[np.isfinite(x)]) for axis, name, x in zip(AXES, here.names, here.values, strict=True))
+    return tuple((axis, name, known.min(), known.max()) for axis, name, known in columns if known.size)
 
 
 class Rows:
@@ -164,15 +200,13 @@ def judged(here: Near, points: Mapping[str, Any], before: Iterable[str] = (), la
     >>> judged(rows, at).word.tolist(), judged(rows, at).reason[2]
     (['measured', 'measured', 'extrapolated'], 'batch: its rows end at 16')
     """
-    reasons = list(before)
-    about = {reason.partition(":")[0] for reason in reasons}
-    reasons += [reason for reason in lacks if reason.partition(":")[0] not in about]
-    distance, mask, axis_reasons = here.octaves(points)
-    away = ABSENT_OCTAVES * len({reason.partition(":")[0] for reason in reasons})
-    width = grown_width(here.width, distance + away)
-    tails = None
-    if here.tails is not None and not any(reason.startswith("chip:") for reason in reasons):
-        tails = grown_width(here.tails[0], distance + away), grown_width(here.tails[1], distance + away)
+    reasons = _reasons(before, lacks)
+    width, tails = _wide(here, reasons, here.distance(points)[0])
+    mask, axis_reasons = here.leaves(points)
+    width = np.broadcast_to(width, np.shape(mask))[()]
+    if tails is not None:
+        below, above = (np.broadcast_to(tail, np.shape(mask))[()] for tail in tails)
+        tails = below, above
     beyond = text_of(mask, tuple(axis_reasons))
     if reasons:
         before_text = "; ".join(reasons)
@@ -182,7 +216,50 @@ def judged(here: Near, points: Mapping[str, Any], before: Iterable[str] = (), la
     return Basis(np.where(np.equal(mask, 0), inside, "extrapolated").astype(object)[()], beyond, width, tails)
 
 
+def _reasons(before: Iterable[str], lacks: Iterable[str]) -> list[str]:
+    """Return the reasons that hold for all points; of two about one thing the first."""
+    reasons = list(before)
+    about = {reason.partition(":")[0] for reason in reasons}
+    return reasons + [reason for reason in lacks if reason.partition(":")[0] not in about]
+
+
+def _wide(here: Near, reasons: Iterable[str], distance: Any) -> tuple[Any, tuple[Any, Any] | None]:
+    """Return the half-width at a distance from rows, and the tails where the chip has rows."""
+    about = {reason.partition(":")[0] for reason in reasons}
+    growth = grown_width(1.0, distance + ABSENT_OCTAVES * len(about))
+    tails = None if here.tails is None or "chip" in about else (here.tails[0] * growth, here.tails[1] * growth)
+    return here.width * growth, tails
+
+
+class Reach(NamedTuple):
+    """What a band needs of a basis: which points are extrapolated, and the half-widths below and above of their rows.
+
+    Of a million points it costs a part of the words and reasons.
+    """
+
+    outside: Any
+    low: Any
+    high: Any
+
+
+def reach_of(basis: Basis) -> Reach:
+    """Return what a band needs of a basis that is known."""
+    return Reach(np.equal(basis.word, "extrapolated"), *basis.sides)
+
+
 shipped_outliers = cache(outliers)
+
+
+def _contradicting(key: tuple[str, str, str, str], points: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the rows that contradict their band and lie at some of the points, each with a mask of these."""
+    few_first = sorted(points, key=lambda axis: np.size(points[axis]))
+    for row, place in shipped_outliers().get(key, {}).items():
+        here: Any = np.bool_(place.keys() == points.keys())
+        for axis in few_first:
+            if here.any():
+                here = here & (np.abs(points[axis] - place[axis]) <= (STEP - 1) * place[axis])
+        if here.any():
+            yield row, here
 
 
 def contradicted(basis: Basis, part: str, kind: str, chip: str, stack: str, points: Mapping[str, Any]) -> Basis:
@@ -193,15 +270,11 @@ def contradicted(basis: Basis, part: str, kind: str, chip: str, stack: str, poin
     """
     firm = np.not_equal(basis.word, "extrapolated")
     word, reason = np.asarray(basis.word, dtype=object), np.asarray(basis.reason, dtype=object)
-    for row, place in shipped_outliers().get((part, kind, chip, stack), {}).items():
-        if place.keys() == points.keys():
-            here = np.logical_and.reduce(
-                np.broadcast_arrays(*(np.abs(points[axis] - x) <= (STEP - 1) * x for axis, x in place.items()))
-            )
-            if np.any(here & firm):
-                more = np.where(reason == "", "", "; ") + reason
-                word = np.where(here & firm, "extrapolated", word)
-                reason = np.where(here & firm, f"contradicted by row {row}" + more, reason)
+    for row, here in _contradicting((part, kind, chip, stack), points):
+        if np.any(here & firm):
+            more = np.where(reason == "", "", "; ") + reason
+            word = np.where(here & firm, "extrapolated", word)
+            reason = np.where(here & firm, f"contradicted by row {row}" + more, reason)
     return basis._replace(word=word[()], reason=reason[()])
 
 
@@ -216,14 +289,39 @@ def rows_basis(e: Efficiencies, chip: Chip, lnc: int, part: str, kind: str, poin
 
     The ideal stack has none, and neither has a hand-tuned one: of its parts the ranges count, and no row is of it.
     """
+    first, here, before, lacking = _ground(Same(e), Same(chip), lnc, part, kind)
+    return judged(here, points, before, lacking) if here else first
+
+
+def stack_reach(e: Efficiencies, chip: Chip, lnc: int, part: str, kind: str, points: Mapping[str, Any]) -> Reach:
+    """Return what a band needs of `stack_basis`, without a word or a reason."""
+    first, here, before, lacking = _ground(Same(e), Same(chip), lnc, part, kind)
+    if here is None:
+        return reach_of(first)
+    reasons = _reasons(before, lacking)
+    distance, outside = here.distance(points)
+    width, tails = _wide(here, reasons, distance)
+    shape = np.broadcast_shapes(*map(np.shape, points.values()))
+    if reasons:
+        return Reach(np.broadcast_to(True, shape), *(tails or (width, width)))
+    for _, there in _contradicting((part, kind, chip.id, e.id), points):
+        outside = outside | there
+    return Reach(np.broadcast_to(outside, shape), *(tails or (width, width)))
+
+
+@lru_cache(maxsize=256)
+def _ground(
+    e: Same[Efficiencies], chip: Same[Chip], lnc: int, part: str, kind: str
+) -> tuple[Basis, Near | None, tuple[str, ...], tuple[str, ...]]:
+    """Return what no point changes: the basis of the stack, the rows near it, its reasons, and what the rows lack."""
     own: Part = "prefill" if part == "prefill" else "memory" if part == "memory" else "decode"
-    first = basis(e, chip, lnc, own)
-    if first.word == "ideal" or e.kind == "hand-tuned":
-        return first
-    on = e.rows_of
-    here = near(part, kind, chip.id, on)
-    before = str(first.reason).split("; ") if first.reason else []
-    return judged(here, points, before, lacks(here, part, kind, chip.id, on))
+    first = basis(e.it, chip.it, lnc, own)
+    if first.word == "ideal" or e.it.kind == "hand-tuned":
+        return first, None, (), ()
+    on = e.it.rows_of
+    here = near(part, kind, chip.it.id, on)
+    before = tuple(str(first.reason).split("; ")) if first.reason else ()
+    return first, here, before, tuple(lacks(here, part, kind, chip.it.id, on))
 
 
 def plain_basis(part: str, chip: str, stack: str, points: Mapping[str, Any]) -> Basis:
@@ -238,7 +336,7 @@ def plain_rows_basis(part: str, chip: str, stack: str, points: Mapping[str, Any]
 
 
 @lru_cache(maxsize=4096)
-def _moved(e: Spec, name: str, value: float) -> Spec:
+def end_of(e: Moved, name: str, value: float) -> Moved:
     """Return a stack or fleet with one other value; the same object each time, as results are cached by object."""
     return e.moved({name: value})
 
@@ -274,27 +372,63 @@ def ranged(
         every = np.asarray(ask(variants(e, moves, middle.ndim)))
         answers: Iterable = np.broadcast_to(every, (2 * len(ranges), *middle.shape)).reshape(shape)
     else:
-        answers = ([ask(_moved(e, name, end)) for end in ends] for name, ends in ranges.items())
+        answers = ([ask(end_of(e, name, end)) for end in ends] for name, ends in ranges.items())
+    return widths_of(middle, answers)
+
+
+def _log_excess(high: NDArray, low: NDArray) -> NDArray:
+    """Return the logarithm of how many times one is the other, 0 where it is less."""
+    ratio = np.asarray(high / low)
+    np.maximum(ratio, 1.0, out=ratio)
+    return np.asarray(np.log(ratio, out=ratio))
+
+
+def _squared(x: NDArray) -> NDArray:
+    """Return the squares of an array of its own, in its place."""
+    return np.multiply(x, x, out=x)
+
+
+def side_widths(middle: NDArray, times: NDArray) -> tuple[NDArray, NDArray]:
+    """Return the half-widths below and above from answers along a first axis: the low and the high end of each value.
+
+    Examples
+    --------
+    >>> below, above = side_widths(np.array(1.0), np.array([0.5, 2.0, 1.0, 1.0]))
+    >>> round(float(below), 3), round(float(above), 3)
+    (0.693, 0.693)
+    """
+    least, most = np.minimum(times[::2], times[1::2]), np.maximum(times[::2], times[1::2])
+    below, above = _log_excess(middle, least), _log_excess(most, middle)
+    return np.sqrt((below**2).sum(axis=0)), np.sqrt((above**2).sum(axis=0))
+
+
+def widths_of(middle: NDArray, answers: Iterable[Iterable[Any]]) -> tuple[NDArray, NDArray]:
+    """Return the half-widths below and above of answers, from those with each value at its low and at its high end."""
     below, above = np.zeros(middle.shape), np.zeros(middle.shape)
-    for ends in answers:
-        moved = [np.log(np.asarray(end) / middle) for end in ends]
-        below = joint_width(below, np.maximum(0.0, -np.minimum(*moved)))
-        above = joint_width(above, np.maximum(0.0, np.maximum(*moved)))
-    return below, above
+    for one, other in answers:
+        below += _squared(_log_excess(middle, np.minimum(one, other)))
+        above += _squared(_log_excess(np.maximum(one, other), middle))
+    return np.sqrt(below)[()], np.sqrt(above)[()]
 
 
-def spread(
-    basis: Basis,
-    e: Spec,
-    ask: Callable[[Any], NDArray],
-    at_once: bool = False,
-    without: frozenset[str] = frozenset(),
-) -> tuple[NDArray, NDArray]:
+def spread(basis: Basis, e: Spec, ask: Callable[[Any], NDArray]) -> tuple[NDArray, NDArray]:
     """Return the half-widths below and above of answers, from their rows and, outside these, from the stack's ranges.
 
     Inside, what a range says is part of the errors that were left out.
     """
-    outside = np.equal(basis.word, "extrapolated")
-    below, above = ranged(e, ask, at_once, without) if np.any(outside) else (np.zeros(()), np.zeros(()))
-    low, high = basis.sides
-    return joint_width(low, np.where(outside, below, 0.0)), joint_width(high, np.where(outside, above, 0.0))
+    return joined(reach_of(basis), lambda: ranged(e, ask))
+
+
+def joined(reach: Reach, ranged: Callable[[], tuple[NDArray, NDArray]]) -> tuple[NDArray, NDArray]:
+    """Return the half-widths below and above of answers, from a reach and, outside of the rows, from ranges."""
+    outside, low, high = reach
+    if not np.any(outside):
+        shape = np.broadcast_shapes(np.shape(outside), np.shape(low))
+        return np.broadcast_to(low, shape)[()], np.broadcast_to(high, shape)[()]
+    below, above = ranged()
+    return _joint(low, np.where(outside, below, 0.0)), _joint(high, np.where(outside, above, 0.0))
+
+
+def _joint(one: Any, other: Any) -> Any:
+    """Joint width of two, as `joint_width` has it, of widths that need no check."""
+    return np.sqrt(one * one + other * other)[()]

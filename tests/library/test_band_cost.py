@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import trnmodel as tm
-from trnmodel.bands import ranged
+from trnmodel.bands import ranged, spread
 from trnmodel.catalog import prices as priced
 from trnmodel.catalog.stacks import VALUES
 from trnmodel.cost import tco as hours
@@ -103,3 +103,58 @@ def test_a_value_that_is_not_moved_moves_nothing(model, system, tp, phase):
             assert np.array_equal(moved, q.figure(e), equal_nan=True), name
     every, fewer = ranged(e, q.figure), ranged(e, q.figure, without=q.elsewhere())
     assert np.array_equal(every, fewer, equal_nan=True)
+
+
+OWN = {
+    "layer_s": (1e-5, 2e-4),
+    "kv_stream_share": (0.3, 0.9),
+    "scratchpad_page_bytes": (0.0, 1e9),
+    "phase_overlap": (0.0, 1.0),
+    "compute_memory_overlap": (0.5, 1.0),
+    "server_step_s": (0.0, 1e-3),
+}
+
+
+def stack_of(kind: str, chip: tm.Chip) -> object:
+    """Return a stack of a chip by its kind; an own one has values and ranges of all sorts, some of memory."""
+    if kind == "own":
+        e = tm.efficiencies(chip)
+        return replace(e, layer_s=3e-5, kv_stream_share=0.6, ranges={**e.ranges, **OWN})
+    return None if kind == "public" or (kind == "hand-tuned" and not chip.hand_tuned_stack) else kind
+
+
+@pytest.mark.parametrize("stack", ["public", "hand-tuned", "ideal", "own"])
+@pytest.mark.parametrize("model", ["llama-3.1-8b", "qwen3-30b-a3b", "qwen3-next-80b-a3b"])
+@pytest.mark.parametrize("system", ["trn2.48xlarge", "trn1.32xlarge", "hgx-h100"])
+@pytest.mark.parametrize("phase", ["decode", "prefill"])
+def test_a_step_has_the_band_of_steps_that_are_asked_again(model, system, phase, stack):
+    """One point, few and a grid with points that do not fit, against a step for each end and the words of the basis."""
+    for shape in ((), (4,), (2, 1)):
+        rng = np.random.default_rng(len(shape))
+        length = np.round(np.exp(rng.uniform(4, 12, (4,) if shape else ())))
+        ask = {"batch": np.round(np.exp(rng.uniform(0, 9, shape))), "expert_imbalance": 1.1}
+        ask["context" if phase == "decode" else "input_tokens"] = length
+        mapping = tm.Mapping(tp=8.0 if shape != (2, 1) else np.array([[2.0], [16.0]]))
+        ask["efficiencies"] = stack_of(stack, tm.system(system).chip)
+        q = (tm.decode_step if phase == "decode" else tm.prefill)(model, system, mapping, **ask).question
+        for part in ("", "load"):
+            reach, basis = q.reach(part), q.basis(part)
+            assert np.array_equal(np.broadcast_to(reach.outside, np.shape(basis.word)), basis.word == "extrapolated")
+            again = spread(basis, q.setting.e, q.figure)
+            for side, other in zip(q.widths(part), again, strict=True):
+                assert np.shape(side) == np.shape(other)
+                assert np.allclose(side, other, rtol=0, atol=1e-12, equal_nan=True)
+
+
+@pytest.mark.parametrize("system", ["trn2.48xlarge", "trn3-nl72x2-pcie160"])
+@pytest.mark.parametrize("degrees", [8.0, 2.0 ** (np.arange(50_000) % 5)], ids=["one", "many"])
+def test_many_points_have_the_bands_that_each_has_by_itself(system, degrees):
+    """Points in pieces, some outside of their rows and some that do not fit, against a few of them asked alone."""
+    rng, model = np.random.default_rng(2), "llama-3.1-8b"
+    batch, context = np.round(np.exp(rng.uniform(0, 6, 50_000))), np.round(np.exp(rng.uniform(6, 13, 50_000)))
+    step = tm.decode_step(model, system, tm.Mapping(tp=degrees), batch=batch, context=context)
+    for at in (0, 7, 39_999, 40_000, 49_999, int(np.argmax(batch * context))):
+        mapping = tm.Mapping(tp=float(np.broadcast_to(degrees, batch.shape)[at]))
+        alone = tm.decode_step(model, system, mapping, batch=batch[at], context=context[at])
+        for side, other in zip(step.widths("time_s"), alone.widths("time_s"), strict=True):
+            assert np.allclose(side[at], other, rtol=0, atol=1e-12, equal_nan=True)

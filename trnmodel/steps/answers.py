@@ -17,6 +17,7 @@ from trnmodel.catalog.systems import System
 from trnmodel.models.transformer import Transformer
 from trnmodel.result import Basis, Judged
 from trnmodel.steps.assemble import Line, Message
+from trnmodel.steps.ends import COST_CONSTANTS
 from trnmodel.steps.legal import RULES
 from trnmodel.steps.questions import MemoryQuestion, StepQuestion
 
@@ -147,27 +148,6 @@ class Step(Judged):
         return names[np.where(np.isnan(times).any(axis=0), len(RESOURCES), times.argmax(axis=0))]
 
 
-_OF_EITHER_PHASE: dict[str, tuple[str, ...]] = {
-    "expert routing": ("expert_core_s",),
-    "logits to the host": ("host_logit_bytes_per_s",),
-    "weights to another format": ("dequantise_passes",),
-    "layers without experts": ("dense_layer_s",),
-    "graphs": ("graph_doubling_s",),
-    "sequences": ("sequence_s",),
-    "experts one after another": ("expert_serial_s",),
-    "expert blocks": ("expert_block_s",),
-    "spills": ("prefill_spill_bytes_per_s",),
-    "recurrence": ("recurrent_token_s",),
-}
-_OF_DECODE: dict[str, tuple[str, ...]] = {"layers": ("layer_s",), "step": ("step_overhead_s", "server_step_s")}
-_OF_PREFILL: dict[str, tuple[str, ...]] = {
-    "layers": ("layer_s", "prefill_layer_s"),
-    "step": ("prefill_overhead_s", "server_step_s"),
-}
-COST_CONSTANTS = {  # constants of a stack that a line of costs is made of, by phase
-    "decode": _OF_EITHER_PHASE | _OF_DECODE,
-    "prefill": _OF_EITHER_PHASE | _OF_PREFILL,
-}
 DOMINANT = 0.5
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from trnmodel.arguments import choice
 from trnmodel.catalog.load import dtypes
-from trnmodel.catalog.stacks import PrefillExperts
+from trnmodel.catalog.stacks import Efficiencies, PrefillExperts
 from trnmodel.fabric.collectives import times_s
 from trnmodel.formulas import memory, moe, step
 from trnmodel.formulas.moe import dispatched_bytes
@@ -305,11 +305,21 @@ def messages(s: Setting, rows: NDArray, logits: NDArray, expert_imbalance: Numer
     return tuple(exchanges)
 
 
-def message_s(s: Setting, message: Message) -> NDArray:
-    """Time of all collectives of a message, each as `tm.collective` has it [s]."""
+def message_s(s: Setting, message: Message, e: Efficiencies | None = None) -> NDArray:
+    """Time of all collectives of a message, each as `tm.collective` has it, of the setting's stack or another [s]."""
     ranks, stride = s.teams[message.group]
     sizes = message.message_bytes
-    return message.count * times_s(message.kind, sizes, s.at.where, ranks, stride, s.at.lnc, s.e, s.index)
+    return message.count * times_s(message.kind, sizes, s.at.where, ranks, stride, s.at.lnc, e or s.e, s.index)
+
+
+def sent(s: Setting, work: RankWork) -> tuple[Message, ...]:
+    """Return what a rank sends for its work."""
+    return messages(s, work.rows, work.logits, work.expert_imbalance)
+
+
+def network_s(s: Setting, messages: Iterable[Message], e: Efficiencies | None = None) -> NDArray:
+    """Time of all messages [s]."""
+    return total([message_s(s, message, e) for message in messages])
 
 
 class Load(NamedTuple):
@@ -359,27 +369,48 @@ def total(parts: Iterable[Numeric]) -> NDArray:
     return np.zeros(())[()] if whole is None else whole
 
 
-def assemble(
-    s: Setting, work: RankWork, compute_memory_overlap: Numeric, network_overlap: Numeric
-) -> dict[str, NDArray]:
-    """Resource times of a step, and the step time that they overlap to."""
+class Parts(NamedTuple):
+    """Times of a step by what takes them: matrices and attention apart, each with its traffic [s]."""
+
+    linear_s: Numeric
+    weights_s: Numeric
+    attend_s: Numeric
+    cache_s: Numeric
+    network_s: Numeric
+    overhead_s: Numeric
+
+
+def parts_of(s: Setting, work: RankWork, sent: Iterable[Message]) -> tuple[Parts, NDArray, NDArray]:
+    """Return the parts of a step, the work on a rank [FLOP] and its traffic [B]."""
     loads = [load(b, s, work) for b in s.burdens]
     linear_s, weights_s, attend_s, cache_s, flop, moved = map(total, zip(*loads, strict=True))
     gathered, overhead = map(total, zip(*work.costs.values(), strict=True))
     weights_s, moved = total((weights_s, gathered / s.rates.weight_bytes_per_s)), total((moved, gathered))
-    network = total([message_s(s, message) for message in messages(s, work.rows, work.logits, work.expert_imbalance)])
-    compute, resident = linear_s + attend_s, weights_s + cache_s
-    device_s = step.overlapped_s(compute, resident, compute_memory_overlap)
+    return Parts(linear_s, weights_s, attend_s, cache_s, network_s(s, sent), overhead), flop, moved
+
+
+def joined_s(s: Setting, parts: Parts, compute_memory_overlap: Numeric, network_overlap: Numeric) -> NDArray:
+    """Time that the parts of a step overlap to [s]."""
+    linear_s, weights_s, attend_s, cache_s, network, overhead = parts
+    device_s = step.overlapped_s(linear_s + attend_s, weights_s + cache_s, compute_memory_overlap)
     if s.phases_wait:
         linear = step.overlapped_s(linear_s, weights_s, compute_memory_overlap)
         apart_s = linear + step.overlapped_s(attend_s, cache_s, compute_memory_overlap)
         device_s = step.phased_s(device_s, apart_s, s.e.phase_overlap)
+    return step.overlapped_s(device_s, network, network_overlap) + overhead
+
+
+def assemble(
+    s: Setting, work: RankWork, compute_memory_overlap: Numeric, network_overlap: Numeric
+) -> dict[str, NDArray]:
+    """Resource times of a step, and the step time that they overlap to."""
+    parts, flop, moved = parts_of(s, work, sent(s, work))
     return {
-        "time_s": step.overlapped_s(device_s, network, network_overlap) + overhead,
-        "compute_s": compute,
-        "memory_s": resident,
-        "network_s": network,
-        "overhead_s": overhead,
+        "time_s": joined_s(s, parts, compute_memory_overlap, network_overlap),
+        "compute_s": parts.linear_s + parts.attend_s,
+        "memory_s": parts.weights_s + parts.cache_s,
+        "network_s": parts.network_s,
+        "overhead_s": parts.overhead_s,
         "work_flop_per_rank": flop,
         "moved_bytes_per_rank": moved,
     }

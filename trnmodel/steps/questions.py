@@ -13,9 +13,10 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.bands import spread, stack_basis
-from trnmodel.catalog.specs import Precision
+from trnmodel.bands import Reach, joined, ranged, stack_basis, stack_reach
+from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.catalog.stacks import Efficiencies, fitted_resources
+from trnmodel.formulas.bands import joint_width
 from trnmodel.formulas.step import left_in_bank_bytes
 from trnmodel.models.blocks import Phase
 from trnmodel.models.transformer import Transformer
@@ -28,13 +29,17 @@ from trnmodel.steps.assemble import (
     assemble,
     bucket,
     decode_work,
+    joined_s,
     lines_of,
     messages,
+    parts_of,
     prefill_work,
     prefilled_tokens,
+    sent,
     stored_kinds,
     total,
 )
+from trnmodel.steps.ends import EndsQuestion, Solved, simple
 from trnmodel.steps.legal import RULES, of_lengths
 from trnmodel.steps.mapping import Mapping
 from trnmodel.steps.pieces import Answer, Arrays, Piece, in_pieces
@@ -42,7 +47,9 @@ from trnmodel.steps.setting import Setting, setting
 
 UNKNOWN, TOO_LARGE, FIRST_TOO_LARGE = (2 ** (len(RULES) + bit) for bit in range(3))
 OVERLAPS = ("compute_memory_overlap", "network_overlap")
+FEW_OUTSIDE = 0.5  # share of points outside of their rows up to which they are asked by themselves
 Widths = tuple[Any, Any]  # below and above
+Place = tuple[Efficiencies, Chip, int, str, str, Arrays]  # stack, chip, logical core, part, kind of model, points
 # Values of a stack that a step does not have: of the other phase, of experts, of exchanges.
 ELSEWHERE: Lines[str, frozenset[str]] = {
     "decode": frozenset(
@@ -158,16 +165,28 @@ class InferenceQuestion:
         """Return the values of the stack on which the figure does not depend, so that their ranges say nothing."""
         return frozenset()
 
+    def place(self, part: str = "") -> Place:
+        """Return where the rows of a part of what was measured are looked for, and the points."""
+        raise NotImplementedError
+
     def basis(self, part: str = "") -> Basis:
         """Return word, reason and width of each point, by the rows of a part of what was measured."""
-        raise NotImplementedError
+        return stack_basis(*self.place(part))
 
     def widths(self, part: str = "") -> Widths:
         """Half-widths below and above of the figure's logarithm: its rows', and outside of them the stack's ranges."""
         if part not in self.saved_widths:
-            e = self.setting.e
-            self.saved_widths[part] = spread(self.basis(part), e, self.figure, at_once=True, without=self.elsewhere())
+            reach = self.reach(part)
+            self.saved_widths[part] = joined(reach, lambda: self.ranges(reach.outside))
         return self.saved_widths[part]
+
+    def reach(self, part: str = "") -> Reach:
+        """Return what a band needs of the basis."""
+        return stack_reach(*self.place(part))
+
+    def ranges(self, outside: Any) -> Widths:
+        """Half-widths below and above that the stack's ranges give the figure; they count for points `outside`."""
+        return ranged(self.setting.e, self.figure, at_once=True, without=self.elsewhere())
 
 
 class StepWork(NamedTuple):
@@ -214,13 +233,19 @@ class StepQuestion(InferenceQuestion):
             "tokens_per_s_per_user": rate,
             "memory_bytes_per_rank": memory,
         }
-        mask = self.illegal() | np.isnan(time_s) * UNKNOWN | (memory > s.hbm_bytes / s.sharing) * TOO_LARGE
-        return Answer(numbers, {"compiled_tokens": compiled, "reason_mask": mask})
+        return Answer(numbers, {"compiled_tokens": compiled, "reason_mask": self.impossible(time_s, memory)})
+
+    def impossible(self, time_s: NDArray, memory_bytes: NDArray) -> NDArray:
+        """Return the bits of why a point cannot exist; 0 where it can."""
+        s = self.setting
+        return self.illegal() | np.isnan(time_s) * UNKNOWN | (memory_bytes > s.hbm_bytes / s.sharing) * TOO_LARGE
 
     def elsewhere(self) -> frozenset[str]:
         """Return the values of the other phase, and those of experts and of exchanges where the step has none."""
         s = self.setting
         names = ELSEWHERE[s.phase]
+        if s.at.ranks_per_bank <= 1:
+            names |= {"lone_core_cache_passes"}  # of cores that share a bank
         if not s.outline.experts:
             names |= ELSEWHERE["experts"]
         return names if s.parted else names | ELSEWHERE["exchanges"]
@@ -229,17 +254,53 @@ class StepQuestion(InferenceQuestion):
         """Return the time for a stack with other values [s]."""
         return in_pieces(self.with_stack(e))["time_s"]
 
-    def basis(self, part: str = "") -> Basis:
-        """Return word, reason and width of each point, by the rows of the step's phase or of "load"."""
+    @property
+    def overlaps(self) -> Widths:
+        """The overlap of compute and memory, and that of both with the network."""
+        return self.compute_memory_overlap, self.network_overlap
+
+    def solved(self) -> tuple[Solved, NDArray]:
+        """Return the step with its parts, and the mask of the points that cannot exist."""
+        s, (_, work, memory, _) = self.setting, self.step_work()
+        messages = sent(s, work)
+        parts = parts_of(s, work, messages)[0]
+        return Solved(s, work, messages, parts), self.impossible(joined_s(s, parts, *self.overlaps), memory)
+
+    def ranges(self, outside: Any) -> Widths:
+        """Half-widths that the stack's ranges give the time of points outside of the rows; 0 where few are."""
+        if not np.ndim(outside) or any(map(np.ndim, self.places)) or self.spec_shapes or np.mean(outside) > FEW_OUTSIDE:
+            return self._ranges(outside)
+        few = {name: np.broadcast_to(x, outside.shape)[outside] for name, x in self.sizes.items() if np.ndim(x)}
+        found = replace(self, **few)._ranges(np.True_)
+        sides = np.zeros(outside.shape), np.zeros(outside.shape)
+        for side, of_few in zip(sides, found, strict=True):
+            side[outside] = of_few
+        return sides
+
+    def _ranges(self, outside: Any) -> Widths:
+        """Half-widths that the stack's ranges give: those of values that change one part from the parts alone."""
+        s, without = self.setting, self.elsewhere()
+        names = frozenset() if s.spec_shapes else simple(s) - without
+        found = in_pieces(EndsQuestion(self, outside, names)) if names else {}
+        rest = s.e.open_ranges.keys() - without - names
+        if found and not rest:
+            return found["below"], found["above"]
+        more = ranged(s.e, self.figure, at_once=True, without=without | names)
+        if not found:
+            return more
+        return joint_width(found["below"], more[0]), joint_width(found["above"], more[1])
+
+    def place(self, part: str = "") -> Place:
+        """Return where the rows of the step's phase or of "load" are looked for, and the points."""
         s = self.setting
-        d = s.everywhere.degrees
+        d = s.degrees
         points = {
-            "ranks": d.tp * d.pp * d.ep * d.cp,
+            "ranks": s.at_each_point(d.tp * d.pp * d.ep * d.cp),
             "batch": self.slots,
             "length": self.length,
-            "size": float(s.model.active_params()),
+            "size": np.float64(s.model.active_params()),
         }
-        return stack_basis(s.e, s.at.chip, s.at.lnc, part or s.phase, s.model.kind, points)
+        return s.e, s.at.chip, s.at.lnc, part or s.phase, s.model.kind, points
 
     def messages(self) -> tuple[Message, ...]:
         """Return what a rank sends."""
@@ -369,7 +430,7 @@ class MemoryQuestion(InferenceQuestion):
         """Return all bytes of an ordinary rank for a stack with other values [B]."""
         return in_pieces(self.with_stack(e))["total_bytes"]
 
-    def basis(self, part: str = "") -> Basis:
-        """Return word, reason and width: of sums of sizes, no length or batch is far."""
+    def place(self, part: str = "") -> Place:
+        """Return where the rows of memory are looked for: of sums of sizes, no length or batch is far."""
         s = self.setting
-        return stack_basis(s.e, s.at.chip, s.at.lnc, "memory", s.model.kind, {})
+        return s.e, s.at.chip, s.at.lnc, "memory", s.model.kind, {}

@@ -207,6 +207,10 @@ class Setting:
         """Arrays with a place for each point, or for each mapping that broadcasts with them."""
         return self.degrees if self.index is None else (self.index,)
 
+    def at_each_point(self, x: Any) -> Any:
+        """Return a number of each mapping at every point."""
+        return x if self.index is None or not np.ndim(x) else Points(self.index).of(x)
+
     @property
     def everywhere(self) -> Setting:
         """The setting with a place for each point that there is."""
@@ -282,7 +286,7 @@ def _resolved(specs: tuple[Any, ...], phase: Phase, timed: bool, mapping: Mappin
         outline=outline,
         degrees=Degrees(*(plain(getattr(mapping, name)) for name in CUTS)),
         burdens=tuple(Burden(*map(plain, b)) for b in _summed(map(burden, held))),
-        rates=Rates(*map(plain, _rates(at, e, dtypes, phase))) if timed else NO_RATES,
+        rates=rates_of(at, e, dtypes, phase) if timed else NO_RATES,
         stored=Stored(*map(plain, _stored(held, mapping, outline, e))),
         teams={name: Team(plain(getattr(mapping, name)), plain(mapping.extent(name)[0])) for name in DEGREES},
         hbm_bytes=plain(at.hbm_bytes),
@@ -308,7 +312,7 @@ def _different(mapping: Mapping, at: Site, e: Efficiencies) -> tuple[Mapping, ND
     return mapping.different
 
 
-def _rates(at: Site, e: Efficiencies, precision: Precision, phase: str) -> Rates:
+def rates_of(at: Site, e: Efficiencies, precision: Precision, phase: str) -> Rates:
     """Return printed peaks and bandwidth of a rank, times the shares that the stack reaches in this phase.
 
     In prefill attention reaches no larger share of the peak than linear layers do.
@@ -317,7 +321,7 @@ def _rates(at: Site, e: Efficiencies, precision: Precision, phase: str) -> Rates
     if phase == "prefill":
         linear = e.prefill_matmul_share / e.prefill_slowdown
         pair = np.minimum(e.prefill_attention_share / e.prefill_slowdown, linear)
-    return Rates(
+    rates = (
         at.peak(precision.compute) * linear,
         at.peak(precision.attention) * pair,
         at.hbm_bytes_per_s * e.weight_stream_share,
@@ -325,6 +329,7 @@ def _rates(at: Site, e: Efficiencies, precision: Precision, phase: str) -> Rates
         stream_bytes_per_s(at.hbm_bytes_per_s, e.kv_stream_share, e.state_stream_bytes_per_s),
         at.elements_per_s,
     )
+    return Rates(*map(plain, rates))
 
 
 def _stored(held: Iterable[Held], mapping: Mapping, outline: Outline, e: Efficiencies) -> Stored:
