@@ -214,6 +214,7 @@ LOOKED_UP = {  # below the chapters: what still asks data by name, and why it is
     "trnmodel.fabric.what_if._printed": "what sources print, beside what the graph counts",
     "trnmodel.fabric.what_if._verdict": "what sources print, beside what the graph counts",
     "trnmodel.fabric.what_if.assumptions": "other readings of the sources",
+    "trnmodel.search.launch._page": "who documents an option, beside its command",
     "trnmodel.search.trainings.stated": "what sources print of runs, beside what is computed",
     "trnmodel.cost.workbook._cells": "what a source prints of a price, where and when, beside its value",
     "trnmodel.kernels.engines._operators": "which operators there are",

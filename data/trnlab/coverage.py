@@ -120,7 +120,7 @@ def _asked(row: Mapping) -> tuple[tuple[str, str, str, str], dict[str, float]]:
 def _octaves(base: Rows, row: Mapping) -> float:
     asked, points = _asked(row)
     here = base.near(*asked)
-    return float(here.octaves(points)[0]) + here.away
+    return float(here.distance(points)[0]) + here.away
 
 
 def _widths(base: Rows, row: Mapping) -> tuple[float, float]:

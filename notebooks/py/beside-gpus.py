@@ -65,7 +65,10 @@ for name, table in served.items():
     format_ = tables.formats([spec.id], precisions)[spec.id]
     one = next(one for one in (m, experts_m) if one.id == name)
     why = f"in {format_} {one.weight_bytes(format_) / GIB:.0f} GiB of weights and a cache on {spec.domain_chips} chips"
-    guard.need(spec.id in set(table.system), f"{name} reaches {curve[0]:g} tokens/s for a user with no mapping on system = {spec.id!r}: {why}")
+    guard.need(
+        spec.id in set(table.system),
+        f"{name} reaches {curve[0]:g} tokens/s for a user with no mapping on system = {spec.id!r}: {why}",
+    )
 equal = {name: tables.at_speeds(table, speeds, spec.id) for name, table in served.items()}
 
 # %% tags=["hide-input"]

@@ -564,7 +564,7 @@ def _lines(question: CostQuestion) -> ends.Lines:
     return ends.lines(question, moved, _flat, known)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=512)
 def _half_widths(question: CostQuestion, name: str) -> tuple[NDArray, NDArray]:
     """Return the half-widths of a figure or a part, with each open input moved by itself.
 

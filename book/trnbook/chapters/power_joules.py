@@ -35,8 +35,8 @@ def request(model: Any, line: Mapping[str, Any], assumed: Assumptions | None = N
     """Return the energy of a request at a row of `joules`, with `assumed` numbers in place of data."""
     spec = machine(line["system"], assumed)
     power, choice = facilities.power(spec.chip), line["choice"]
-    asked = {"precision": choice.precision, "efficiencies": choice.option, "max_batch": choice.batch}
-    served = serve(model, choice.question.request, spec, choice.degrees, **asked)
+    server = {"precision": choice.precision, "efficiencies": choice.option, "max_batch": choice.batch}
+    served = serve(model, choice.question.request, spec, choice.degrees, **server)
     if assumed and power.id in assumed:
         site = site | {"power": facilities.with_assumptions(power, assumed)}
     return cast(RequestEnergy, energy(served, **site))
@@ -58,7 +58,7 @@ def joules(
     model: str | Transformer,
     systems: Iterable[str],
     speeds: Sequence[float],
-    asked: Request,
+    of_request: Request,
     assumed: Assumptions | None = None,
 ) -> pd.DataFrame:
     """Return J per generated token of a request at the server, by system, promised speed and kind of software.
@@ -74,7 +74,7 @@ def joules(
     rows = list[dict[str, Any]]()
     for name, precision in formats(systems, PRECISIONS).items():
         for kind, word in stacks_of(read_system(name).chip).items():
-            choices = best_at(model, asked, name, speeds, [precision], word)
+            choices = best_at(model, of_request, name, speeds, [precision], word)
             for speed, choice in zip(speeds, choices, strict=True):
                 line = {"system": name, "wanted_tokens_per_s_per_user": speed, "software": kind, "choice": choice}
                 rows.append(line | {"precision": precision} | _spent(model, line, assumed))
