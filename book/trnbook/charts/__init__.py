@@ -156,7 +156,7 @@ def _names(plot: Plot, ends: Sequence[pd.DataFrame], own: dict[str, Any], x: str
     """Return the name of each line at its end; of one whose end has moved out of the chart, nothing."""
     import pandas as pd
 
-    mark = {"align": "left", "baseline": "middle", "dx": 7, "fontSize": 13, "limit": 190, "lineBreak": "\n"}
+    mark = {"align": "left", "baseline": "middle", "dx": 7, "fontSize": 13, "limit": 200, "lineBreak": "\n"}
     text = alt.Text(field="label", type="nominal")
     if moves:
         text = alt.condition(f"inrange(datum['{x}'], domain('x'))", text, alt.value(""))

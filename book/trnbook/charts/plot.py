@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 HEIGHT, LETTER, LINE = 320, 7.0, 16.0  # of a chart, of a letter's width and of a label's height. [px]
 WIDTH = 520  # where a chart does not fill its column
-MOST_LETTERS = 26  # of a label at the end of a line
+MOST_LETTERS = 28  # of a label at the end of a line
 MOST_LABELLED, MOST_MACHINES = 8, 12  # lines, beyond which a legend names them; greys in a legend are told apart badly
 POINTS = 8  # of a line that is drawn hollow
 SAME = 1.5  # up to which lines coincide. [px]
