@@ -338,7 +338,7 @@ charts.table(full, caption="Where each way of batching is full", download="satur
 loads = np.r_[0.02, np.arange(0.05, 1.1, 0.05)]
 rates = tables.load_curves(ours, batch, request, loads)
 half = rates[np.isclose(rates.requests_per_s, full.requests_per_s[0] / 2)].set_index("mode")
-waits = half.ttft_p50_s["static batch"] / half.ttft_p50_s["compiled batch"]
+waits = half.ttft_p50_s.get("static batch", np.nan) / half.ttft_p50_s.get("compiled batch", np.nan)
 charts.lines(
     tables.percentiles(rates, "ttft_p50_s", "ttft_p99_s", ("median", "99th percentile")),
     x="requests_per_s",

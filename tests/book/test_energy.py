@@ -18,7 +18,7 @@ def asked(system="hgx-h100", tp=8, **more):
     [
         (lambda: tm.energy("trn2"), "step='trn2': allowed is a step"),
         (lambda: tm.energy(asked().step, facility="aws"), "facility='aws' is unknown"),
-        (lambda: tm.energy(Deployment(model="llama-3.1-8b", system="hgx-h100", mapping=tm.Mapping())), "batch=None"),
+        (lambda: tm.energy(Deployment(model="llama-3.1-8b", system="hgx-h100", mapping=tm.Mapping())), "request=None"),
         (lambda: claim_sets(tolerance=1.01), "tolerance=1.01"),
     ],
 )

@@ -178,16 +178,14 @@ def test_what_is_worth_no_wait_is_told_with_the_most_that_it_may_be():
     )
 
 
-def test_energy_of_an_answer_is_that_of_its_step_and_power_that_of_its_chips():
-    best = tm.plan(
-        "llama-3.3-70b", "hgx-h200", precision="bf16", tokens_per_s_per_user=20, input_tokens=512, output_tokens=128
-    ).best
-    told, e = cover._spent(best), tm.energy(best.step)
+def test_energy_of_an_answer_is_that_of_its_requests_and_power_that_of_its_replica():
+    best = tm.plan("llama-3.3-70b", tm.Request(512, 128, 20), "hgx-h200", precision="bf16").best
+    told, e = cover._spent(best), best.energy()
     assert best.chips > 1
     assert told["server_j_per_token"] == float(e.server_j_per_token)
-    assert told["server_w"] == float(e.server_w) * best.chips
-    low, high = e.ends("server_w")
-    assert (told["server_w_low"], told["server_w_high"]) == (float(low) * best.chips, float(high) * best.chips)
+    made = best.requests_per_s_per_replica * 128
+    assert told["server_w"] == pytest.approx(float(e.server_j_per_token) * made)
+    assert told["server_w_low"] < told["server_w"] < told["server_w_high"]
 
 
 def test_the_first_page_asks_for_prompts_of_4096_and_answers_of_512():

@@ -23,7 +23,7 @@ from trnmodel.result import Card
 from trnmodel.steps.mapping import CUTS
 from trnmodel.units import split_name, title_of, unit_of
 
-INNER = {"first"}  # what a result is made from, which no table shows
+INNER = {"first", "together"}  # what a result is made from, which no table shows
 
 
 def kinds():

@@ -226,24 +226,15 @@ def test_a_prompts_bucket_is_shared_out_by_its_ranks(tp, prompt, bucket):
 
 def asked(tokens, model=LLAMA, mapping=TP8, **more):
     """All calls of a configuration whose longest sequence has so many tokens."""
-    serve = {"requests_per_s": 1e-4, "max_batch": 1}
+    request = tm.Request(np.subtract(tokens, 8), 8, requests_per_s=1e-4)
     return {
         "decode_step": tm.decode_step(model, TRN2, mapping, batch=1, context=tokens, **more),
         "prefill": tm.prefill(model, TRN2, mapping, input_tokens=tokens, **more),
         "after a prefix": tm.prefill(model, TRN2, mapping, input_tokens=64, past=np.subtract(tokens, 64), **more),
         "memory_fit": tm.memory_fit(model, TRN2, mapping, batch=1, context=tokens, input_tokens=1, **more),
         "compiled": tm.decode_step(model, TRN2, mapping, batch=1, context=64, max_context=tokens, **more),
-        "serve": tm.serve(model, TRN2, mapping, input_tokens=np.subtract(tokens, 8), output_tokens=8, **serve, **more),
-        "static": tm.serve(
-            model,
-            TRN2,
-            mapping,
-            input_tokens=np.subtract(tokens, 8),
-            output_tokens=8,
-            batching="static",
-            **serve,
-            **more,
-        ),
+        "serve": tm.serve(model, request, TRN2, mapping, max_batch=1, **more),
+        "static": tm.serve(model, request, TRN2, mapping, max_batch=1, batching="static", **more),
     }
 
 
@@ -265,7 +256,7 @@ def test_a_training_sequence_ends_where_the_model_does():
     assert (LONGEST in step.reason[0], LONGEST in step.reason[1]) == (False, True)
     assert np.isnan(step.time_s[1])
     for call in (
-        lambda: tm.plan(LLAMA, TRN2, tokens_per_s_per_user=1, input_tokens=131072, output_tokens=1),
+        lambda: tm.plan(LLAMA, tm.Request(131072, 1, 1), TRN2),
         lambda: tm.train_run(LLAMA, "hgx-h100", tokens=1e12, chips=64, seq=131073),
     ):
         with pytest.raises(ValueError, match="131,072"):

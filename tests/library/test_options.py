@@ -152,7 +152,19 @@ def test_what_is_borrowed_or_drafts_is_extrapolated():
     assert here.basis(measured).reason.endswith("neuron-fused-draft-llama-3.3-70b was measured at 1 sequence")
 
 
-@pytest.mark.parametrize("word", ["ideal", "hand-tuned", "vllm-neuron-2026-async", IDEAL, replace(IDEAL, id="mine")])
+@pytest.mark.parametrize("word", ["ideal", "hand-tuned"])
+def test_drafts_of_public_software_run_on_the_other_kinds_too(word):
+    """A model accepts as many drafted tokens there; what the public host added to a step is left out with it."""
+    e = stacks.find(tm.chip("trainium2"), word, "efficiencies")
+    first, eagle = options.options("trainium2", "llama-3.1-8b", word)
+    (public,) = [one for one in options.options("trainium2", "llama-3.1-8b") if one.speculates]
+    assert (first.efficiencies, first.speculates, eagle.efficiencies) == (e, False, e)
+    assert (eagle.id, eagle.tokens_per_step, eagle.step_extra_s) == (public.id, public.tokens_per_step, 0.0)
+    assert eagle.borrowed == "its drafts were measured on public software"
+    assert [one.id for one in options.options("trainium2", "llama-3.2-1b", word)] == [e.id]
+
+
+@pytest.mark.parametrize("word", ["vllm-neuron-2026-async", IDEAL, replace(IDEAL, id="mine")])
 def test_a_named_stack_is_the_only_option(word):
     (one,) = options.options("trainium2", "llama-3.1-8b", word)
     assert one.efficiencies == stacks.find(tm.chip("trainium2"), word, "efficiencies")
@@ -163,7 +175,7 @@ def test_a_named_stack_is_the_only_option(word):
 def test_options_are_named_one_by_one_or_several():
     eagle, steps = "neuron-eagle3-llama-3.1-8b", "Neuron-Async"
     assert [one.id for one in options.options("trainium2", "llama-3.1-8b", eagle)] == [eagle]
-    chosen = options.options("trainium2", "llama-3.1-8b", [steps, eagle, steps, "ideal"])
+    chosen = options.options("trainium2", "llama-3.1-8b", [steps, eagle, steps, IDEAL])
     assert [one.id for one in chosen] == ["neuron-async", eagle, "ideal"]
     assert options.options("trainium2", "llama-3.1-8b", "public") == options.options("trainium2", "llama-3.1-8b")
 

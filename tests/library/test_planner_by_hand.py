@@ -246,11 +246,11 @@ def test_a_choice_in_words_has_the_degrees_that_cut():
 
 def test_systems_that_do_what_the_best_does():
     choices = [
-        SimpleNamespace(valid=True, merit=merit, place=name)
+        SimpleNamespace(valid=True, merit=lambda merit=merit: merit, place=name)
         for name, merit in (("a", 100.0), ("b", 99.1), ("c", 98.9), ("d", 98.4))
     ]
     assert plan.Plan.same.fget(SimpleNamespace(choices=choices)) == ["b"]
-    slow = SimpleNamespace(valid=False, merit=100.0, place="e")
+    slow = SimpleNamespace(valid=False, merit=lambda: 100.0, place="e")
     assert plan.Plan.same.fget(SimpleNamespace(choices=[choices[0], slow])) == []
 
 

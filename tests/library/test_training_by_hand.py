@@ -134,7 +134,7 @@ def test_a_budget_that_is_no_number_is_refused(text):
 
 def test_systems_that_do_the_same_are_within_a_hundredth(monkeypatch):
     monkeypatch.setattr(plan, "TIED", 0.5)
-    one = lambda merit, valid=True: SimpleNamespace(merit=merit, valid=valid)  # noqa: E731
+    one = lambda merit, valid=True: SimpleNamespace(merit=lambda: merit, valid=valid)  # noqa: E731
     for merit, valid, same in (
         (3.0, True, True),
         (3.1, True, False),

@@ -12,7 +12,7 @@ from nbformat import NotebookNode
 from trnbook.charts.display import VEGALITE_MIME
 from trnbook.charts.tables import MOST_ROWS
 
-LONGEST = 2000  # letters of a text in a digest
+LONGEST = 3000  # letters of a text in a digest
 _CAPTION = re.compile(r"<caption>(.*?)</caption>", re.DOTALL)
 _HEADING = re.compile(r"^(#{1,3}) +(.+)$", re.MULTILINE)
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
