@@ -44,7 +44,18 @@ def explored() -> pd.DataFrame:
     names = [f"tokens_per_s_per_{name}" for name in ("chip", "chip_low", "chip_high")]
     speeds = {name: [2.0, 1.0] for name in (*names, "promised_tokens_per_s_per_user", "decode_tokens_per_s_per_chip")}
     times = dict.fromkeys(("time_s", "compute_s", "memory_s", "network_s", "overhead_s"), 1e-3)
-    mapping = {"place": [1, 2], "tp": 1.0, "ep": 1.0, "pp": 1.0, "cp": 1.0, "chance": 1.0, "batch": 1.0, "chips": 1.0, "basis": "ideal", "why": ""}
+    mapping = {
+        "place": [1, 2],
+        "tp": 1.0,
+        "ep": 1.0,
+        "pp": 1.0,
+        "cp": 1.0,
+        "chance": 1.0,
+        "batch": 1.0,
+        "chips": 1.0,
+        "basis": "ideal",
+        "why": "",
+    }
     joules = {f"server_j_per_token{end}": 1.0 for end in ("", "_low", "_high")} | {"energy_basis": "extrapolated"}
     usd = {f"useful_usd_per_h{end}": 1.0 for end in ("", "_low", "_high")} | {"cost_basis": "extrapolated"}
     return pd.DataFrame(labels | mapping | speeds | times | joules | usd)

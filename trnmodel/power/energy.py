@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trnmodel.arguments import refuse
+from trnmodel.arguments import instance, refuse
 from trnmodel.catalog import facilities
 from trnmodel.catalog.facilities import Facility, Power, ends
 from trnmodel.catalog.specs import Chip, Spec, published
@@ -453,6 +453,8 @@ def of_request(
     load_mask : numpy.ndarray
         Why the load cannot be, as bits of `LOAD_REASONS`. [-]
     """
+    if power is not None:
+        instance("power", power, Power, "a Power, such as catalog.facilities.power(chip)")
     first, later = (_of_step(step, facility, power) for step in (prefill, decode))
     output = np.asarray(request.output_tokens)
     seconds = prefill.occupied_chips * prompt_s / output, decode.occupied_chips * decode_s_per_token

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from trnmodel.arguments import choice
 from trnmodel.catalog.facilities import Facility, Power
 from trnmodel.catalog.facilities import facility as read_facility
 from trnmodel.catalog.options import Option
@@ -34,6 +35,9 @@ def column(q: Question, mapping: Degrees) -> Column:
     steps = q.steps(mapping, PER_RANK * mapping.ep)
     widths = steps.step.widths("time_s"), steps.together.widths("time_s")
     return Column(q.request, q.system, q.times(steps), q.possible(steps), steps.step.occupied_chips, *widths)
+
+
+SHARES = (*RESOURCES, "prompts")  # what a generated token takes chip time of
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -211,13 +215,10 @@ class Choice(Judged):
 
     def chip_s(self, resource: str) -> float:
         """Return the paid chip time [s] that a resource takes per generated token; "prompts" is a resource too."""
-        if resource == "prompts":
+        if choice("resource", resource, SHARES) == "prompts":
             return self.prompt_chip_s / float(self.question.request.output_tokens)
         made = float(self.batch * self.times.tokens_per_step)
         return float(getattr(self.step, f"{resource}_s")) * self.paid_chips / made
-
-
-SHARES = (*RESOURCES, "prompts")  # what a generated token takes chip time of
 
 
 def chosen(point: Point) -> Choice:

@@ -56,7 +56,7 @@ class Request:
     Examples
     --------
     >>> Request(4096, 512, tokens_per_s_per_user=50)
-    Request(4096 tokens in, 512 out, 50 tokens/s per user)
+    Request(4,096 tokens in, 512 out, 50 tokens/s per user)
     """
 
     allowed: ClassVar[dict[str, Allowed]] = {name: Numbers(*ends) for name, ends in RANGES.items()}

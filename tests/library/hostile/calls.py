@@ -308,30 +308,12 @@ KIN = {  # keys of a configuration that name one quantity
 
 def _searches() -> Iterator[Call]:
     ends = "request=tm.Request(512, 64), systems=['trn2.3xlarge', 'inf2.48xlarge'], speeds=[20.0]"
-    for name, asked in (
-        ("tm.plan", f"model='llama-3.1-8b', systems='trn2.3xlarge', {PROMISED}"),
-        ("tm.compare", f"model='llama-3.2-1b', {ends}"),
+    both = f"systems='trn2.3xlarge', prefill_systems='trn2.3xlarge', {PROMISED}"
+    for name, asked, kinds in (
+        ("tm.plan", f"model='llama-3.1-8b', {both}", "object: systems prefill_systems"),
+        ("tm.compare", f"model='llama-3.2-1b', {ends}", "object: systems"),
     ):
-        yield _call("doors", name, asked, "object: systems")
-
-
-def _roots() -> Iterator[Call]:
-    yield _call("doors", "tm.chip", "name='trainium2'", also={"name": ("chip",)})
-    yield _call("doors", "tm.system", "name='trn2.48xlarge'", also={"name": ("system",)})
-    yield _call("rows", "tm.model", "source='llama-3.1-8b'", also={"source": ("model",)})
-    yield _call("rows", "renamed", "", "any: name")
-    yield _call("doors", "tm.topology", "system='trn2.48xlarge'")
-    yield _call("doors", "tm.schema", "name='decode_step'", also={"name": ("a public call",)})
-    yield _call("doors", "tm.efficiencies", "chip='trainium2', stack='ideal'")
-    for name in ("facts", "model_ids", "names_table", "prices", "systems", "validation"):
-        yield _call("doors", f"tm.{name}")
-    yield _call(
-        "doors",
-        "tm.sweep",
-        "function=rate, grid={'x': [1.0, 2.0]}, progress=False",
-        "callable: function; grid: grid; executor: executor",
-    )
-    yield from _searches()
+        yield _call("doors", name, asked, kinds)
     yield _call("doors", "tm.fleet", "name='llama-3-h100'", also={"name": ("fleet",)})
     yield _call(
         "doors",

@@ -25,6 +25,7 @@ LEFT = (
     "tm.validat",
     "changed",
 )  # tables, and specs again
+CHECKED = {"Times", "Column", "Columns", "Option"}  # what an account computes with: nobody hands them values
 MOST_ITEMS = 3  # of a list or a mapping that are walked
 Reached = dict[type, str]
 
@@ -39,7 +40,7 @@ def roots() -> Iterator[str]:
 
 def ours(value: Any) -> bool:
     """Whether a value is an object of this package; a question asks again with values that its call has checked."""
-    if type(value).__name__.endswith("Question"):
+    if type(value).__name__.endswith("Question") or type(value).__name__ in CHECKED:
         return False
     return type(value).__module__.startswith("trnmodel") and not isinstance(value, types.ModuleType | type)
 
@@ -115,6 +116,9 @@ METHODS: dict[str, tuple[str, str]] = {
     "Attention.visible": ("context=128", "number: context"),
     "Term.weights_read": ("tokens=4, expert_read='distinct'", "number: tokens; choice: expert_read"),
     "Choice.chip_s": ("resource='memory'", "choice: resource"),
+    "Choice.energy": ("facility='aws-air'", "choice: facility; object: power"),
+    "Pair.chip_s": ("resource='memory'", "choice: resource"),
+    "Pair.energy": ("facility='aws-air'", "choice: facility; object: power"),
     "Comparison.at": ("speed=20.0", "one: speed"),
     "Comparison.compared_with": ("speed=20.0", "one: speed"),
     "Comparison.difference": ("a='trn2.3xlarge', b='inf2.48xlarge', speed=20.0", "choice: a b; one: speed"),
