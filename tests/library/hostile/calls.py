@@ -314,6 +314,25 @@ def _searches() -> Iterator[Call]:
         ("tm.compare", f"model='llama-3.2-1b', {ends}", "object: systems"),
     ):
         yield _call("doors", name, asked, kinds)
+
+
+def _roots() -> Iterator[Call]:
+    yield _call("doors", "tm.chip", "name='trainium2'", also={"name": ("chip",)})
+    yield _call("doors", "tm.system", "name='trn2.48xlarge'", also={"name": ("system",)})
+    yield _call("rows", "tm.model", "source='llama-3.1-8b'", also={"source": ("model",)})
+    yield _call("rows", "renamed", "", "any: name")
+    yield _call("doors", "tm.topology", "system='trn2.48xlarge'")
+    yield _call("doors", "tm.schema", "name='decode_step'", also={"name": ("a public call",)})
+    yield _call("doors", "tm.efficiencies", "chip='trainium2', stack='ideal'")
+    for name in ("facts", "model_ids", "names_table", "prices", "systems", "validation"):
+        yield _call("doors", f"tm.{name}")
+    yield _call(
+        "doors",
+        "tm.sweep",
+        "function=rate, grid={'x': [1.0, 2.0]}, progress=False",
+        "callable: function; grid: grid; executor: executor",
+    )
+    yield from _searches()
     yield _call("doors", "tm.fleet", "name='llama-3-h100'", also={"name": ("fleet",)})
     yield _call(
         "doors",
