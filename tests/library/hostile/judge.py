@@ -28,6 +28,7 @@ MORE_BYTES = 3 * 2**30
 MOST_DIMENSIONS = 32
 SIGNED = {  # may be below zero by design
     "error": "predicted over measured, less one",
+    **dict.fromkeys(("difference", "difference_low", "difference_high"), "over what another system makes, less one"),
 }
 ENDLESS = {
     "kv_stream_bytes_per_s",
@@ -40,7 +41,10 @@ ENDLESS = {
     "young_s",
     "mtbf_s",
 }  # infinite: no limit
+OF_PAIRS = "tp ep pp cp chips paid_chips replicas_per_decode_replica chips_per_decode_chip".split()
 UNKNOWN = {  # may be NaN where the result is valid
+    "requests_per_s": "the request states no rate",
+    **dict.fromkeys([*(f"prefill_{name}" for name in OF_PAIRS), "transfer_s", "transfer_bytes"], "prompts run beside"),
     "busbw_bytes_per_s": "no bus bandwidth is defined for one rank",
     "predicted": "no prediction, with the reason in `skipped`",
     "error": "no prediction, with the reason in `skipped`",

@@ -216,5 +216,6 @@ def result_calls() -> Iterator[Call]:
                 base, kinds = known
                 if name in METHODS and hasattr(kind, "FIGURE") and "name" in _kinds(kinds):
                     base = f"name='{kind.FIGURE}', {base}"
-                below_zero = kind is Cost and name == "break_even"  # where not even a gift reaches the rival
+                # where not even a gift reaches the rival, and where a system makes less than another
+                below_zero = (kind is Cost and name == "break_even") or name == "difference"
                 yield _call("results", f"{code}.{name}", base, kinds, any_number=below_zero)
