@@ -152,6 +152,7 @@ charts.table(
             "server_w",
             *joules.SPENT,
             "stack",
+            "option",
             "basis",
         ]
     ],

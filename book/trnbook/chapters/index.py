@@ -169,7 +169,9 @@ def questions(
 
 def _made(c: Choice) -> str:
     """Format the yield of a choice with band and basis."""
-    name, unit = (c.FIGURE, "tokens/s per chip") if c.valid else ("tokens_per_s_per_user", "tokens/s per user at most")
+    name, unit = (
+        (c.FIGURE, "tokens/s per paid chip") if c.valid else ("tokens_per_s_per_user", "tokens/s per user at most")
+    )
     low, high = map(float, c.ends(name))
     chance = f", promise kept in {format_digits(100 * c.chance, 2)} % of the draws" if c.chance < 1 else ""
     return format_within(getattr(c, name), low, high, unit, str(c.basis)) + chance

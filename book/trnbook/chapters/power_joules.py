@@ -86,7 +86,7 @@ def _spent(model: str | Transformer, line: Mapping[str, Any], assumed: Assumptio
     names = [*SPENT, "server_w", "watts_below", "watts_above", "time_below", "time_above"]
     choice = line["choice"]
     if choice is None:
-        return dict.fromkeys(names, np.nan) | {"tokens_per_s_per_chip": 0.0, "stack": "", "basis": ""}
+        return dict.fromkeys(names, np.nan) | {"tokens_per_s_per_chip": 0.0, "stack": "", "option": "", "basis": ""}
     e = request(model, line, assumed)
     parts = (e.prefill, e.decode)
     watts, times = (np.max([one.widths(name) for one in parts], axis=0) for name in ("server_w", "time_s"))
@@ -95,7 +95,7 @@ def _spent(model: str | Transformer, line: Mapping[str, Any], assumed: Assumptio
         zip(names, map(float, (e.server_j_per_token, *e.ends(SPENT[0]), mean_w, *watts, *times)), strict=True)
     )
     about = {name: getattr(choice, name) for name in ("tp", "ep", "batch", "tokens_per_s_per_chip")}
-    return figures | about | {"stack": choice.stack.id, "basis": str(e.basis)}
+    return figures | about | {"stack": choice.stack.id, "option": choice.option.name, "basis": str(e.basis)}
 
 
 def line_of(table: pd.DataFrame, speed: float, system: str) -> pd.Series | None:
