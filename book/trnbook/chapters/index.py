@@ -83,8 +83,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
     other = "; ".join(f"{kind} {rate}" for kind, rate in rates.items())
     how = f"{counted(row['chips'], 'chip')}: {row['mapping']}"
     after = [figure("ttft_s", "s", row["basis"]), _spent(row), _paid(row), other]
-    tied = f" (the same within 1 %: {', '.join(tm.system(name).name for name in row['ties'].split())})"
-    tied = tied if row["ties"] else ""
+    tied = f" (ties: {len(row['ties'].split())})" if row["ties"] else ""
     return [*head, tm.system(row["system"]).name + tied, how, made, *after]
 
 
