@@ -87,7 +87,7 @@ OTHER = {
         "air_system": "hgx-h200",
         "air_site": "aws-chilled",
         "systems": ["hgx-h100"],
-        "context": 2048,
+        "input_tokens": 2048,
         "tokens_per_s_per_user": [40.0],
         "claim_tolerance": 0.25,
     },
@@ -128,7 +128,7 @@ OTHER = {
         "model": "llama-3.1-8b",
         "grown_from": "kimi-k2-instruct",
         "input_tokens": 512,
-        "output_tokens": 512,
+        "output_tokens": 256,
         "tokens_per_s_per_user": [5.0, 200.0, 1e5],
     },
     "model-needs": {
