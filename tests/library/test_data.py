@@ -1,7 +1,6 @@
 """The files of `data/`: everything sourced, every conflict decided, printed totals are sums of printed parts."""
 
 import re
-import shutil
 from collections import defaultdict
 
 import numpy as np
@@ -247,27 +246,17 @@ def test_a_ruling_on_units_is_what_is_stored():
     assert (memory.value_si % 2**30 == 0).all()  # a ruling on links leaves what is binary alone
 
 
-def _forget():
-    for item in vars(load).values():
-        getattr(item, "cache_clear", lambda: None)()
-
-
 @pytest.fixture
-def edit(tmp_path, monkeypatch):
+def edit(copied_data):
     """A function that replaces text once in a file of a copy of `data/`, which is then the data."""
-    copy = tmp_path / "data"
-    shutil.copytree(load.DATA, copy, ignore=shutil.ignore_patterns("*.json", "measured.csv"))
-    monkeypatch.setattr(load, "DATA", copy)
-    _forget()
 
     def replace(file: str, old: str, new: str) -> None:
-        path = copy / file
+        path = copied_data / file
         text = path.read_text(encoding="utf-8")
         assert old in text
         path.write_text(text.replace(old, new, 1), encoding="utf-8")
 
-    yield replace
-    _forget()
+    return replace
 
 
 def test_a_ruling_on_a_unit_that_nobody_knows_is_refused(edit):

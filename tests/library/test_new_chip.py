@@ -1,7 +1,5 @@
 """A chip, its core, a system and a stack by rows of data alone; a row that is missing is named."""
 
-import shutil
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -64,6 +62,7 @@ PRINTED = [  # entity, quantity, qualifier, value, unit
     (STACK, "weight_stream_share", "", "0.7", "1"),
 ]
 MORE = [(SYSTEM, "network_bytes_per_s_per_dir", "", "3,200", "Gb/s"), (CHIP, "all_core_share", "", "80", "%")]
+FILES = ("lists/entities.csv", "facts/chips.csv", "systems/systems.csv")
 SYSTEMS = [f"{SYSTEM},{CHIP},torus,,project,assumed,"]
 
 
@@ -74,40 +73,18 @@ def fact(entity, quantity, qualifier, value, unit):
     return f'{label},{entity},{quantity},{qualifier},"{value}",{unit},project,assumed,D,made up'
 
 
-def forget():
-    """Empty every cache of the package that reads `data/`."""
-    for name, module in list(sys.modules.items()):
-        if name.startswith("trnmodel."):
-            for item in vars(module).values():
-                getattr(item, "cache_clear", lambda: None)()
-
-
 @pytest.fixture
-def rows(tmp_path, monkeypatch):
+def rows(copied_data, forget_data):
     """A function that adds rows to a copy of `data/`, which is then the data."""
-    copy = tmp_path / "data"
-    shutil.copytree(load.DATA, copy, ignore=shutil.ignore_patterns("evidence"))
-    monkeypatch.setattr(load, "DATA", copy)
+    before = {file: (copied_data / file).read_text(encoding="utf-8") for file in FILES}
 
     def add(entities=ENTITIES, facts=(*PRINTED, *MORE), systems=SYSTEMS):
-        shutil.rmtree(copy)
-        shutil.copytree(original, copy, ignore=shutil.ignore_patterns("evidence"))
-        for file, lines in (
-            ("lists/entities.csv", entities),
-            ("facts/chips.csv", [fact(*row) for row in facts]),
-            ("systems/systems.csv", systems),
-        ):
-            path = copy / file
-            path.write_text("\n".join([path.read_text(encoding="utf-8").rstrip("\n"), *lines, ""]), encoding="utf-8")
-        forget()
+        lines = (entities, [fact(*row) for row in facts], systems)
+        for (file, text), more in zip(before.items(), lines, strict=True):
+            (copied_data / file).write_text("\n".join([text.rstrip("\n"), *more, ""]), encoding="utf-8")
+        forget_data()
 
-    original = ORIGINAL
-    yield add
-    monkeypatch.undo()
-    forget()
-
-
-ORIGINAL = load.DATA
+    return add
 
 
 def finite(answer, *names):

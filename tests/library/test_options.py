@@ -2,15 +2,13 @@
 
 import csv
 import re
-import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import trnmodel as tm
-from trnmodel.catalog import load, options, reader, stacks
-from trnmodel.catalog.load import DATA
+from trnmodel.catalog import load, options, stacks
 from trnmodel.catalog.stacks import IDEAL
 from trnmodel.catalog.tables import DataError
 from trnmodel.formulas import latency
@@ -304,25 +302,12 @@ def test_an_option_of_your_own_has_the_acceptance_that_it_states():
     assert mine.passes == 3
 
 
-CACHES = [load.facts_rows, load.sources, load.entities, load._decided, load._of, load.ids_by_name, load.quantities]
-CACHES += [options.documented, options._option, options._names, reader._spec]
-
-
-def forget():
-    for cached in CACHES:
-        cached.cache_clear()
-
-
 @pytest.fixture
-def rows(tmp_path, monkeypatch):
+def rows(copied_data, forget_data):
     """Change a cell of `data/facts/options.csv` in a copy of `data/`."""
-    copy = tmp_path / "data"
-    shutil.copytree(DATA, copy, ignore=shutil.ignore_patterns("trnlab", "evidence", "models"))
-    monkeypatch.setattr(load, "DATA", copy)
-    forget()
 
     def change(row, column, value):
-        path = copy / "facts" / "options.csv"
+        path = copied_data / "facts" / "options.csv"
         with path.open(newline="") as stream:
             table = list(csv.DictReader(stream))
         next(one for one in table if one["id"] == row)[column] = value
@@ -330,11 +315,9 @@ def rows(tmp_path, monkeypatch):
             writer = csv.DictWriter(stream, table[0], lineterminator="\n")
             writer.writeheader()
             writer.writerows(table)
-        forget()
+        forget_data()
 
-    yield change
-    monkeypatch.undo()
-    forget()
+    return change
 
 
 @pytest.mark.parametrize(
