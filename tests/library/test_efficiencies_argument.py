@@ -14,7 +14,7 @@ from trnmodel.catalog.trainers import Trainer, trainer
 from trnmodel.search import train_search
 from trnmodel.search.frontier import best_at, frontiers
 from trnmodel.search.grid import options_of
-from trnmodel.search.plan import best_choice, questions_of
+from trnmodel.search.single import best_choice, questions_of
 from trnmodel.serving.server import disaggregate
 from trnmodel.training import rank
 

@@ -13,7 +13,8 @@ import trnmodel as tm
 from trnmodel.catalog import systems as catalog
 from trnmodel.models.shipped import MODELS
 from trnmodel.search import grid as tried
-from trnmodel.search.plan import SAME, TIED, plan
+from trnmodel.search.plan import SAME, plan
+from trnmodel.search.single import TIED
 
 CHAT = tm.Request(1024, 256, tokens_per_s_per_user=40)
 MIDDLE, LONGEST = 1024 + 256 / 2, 1024 + 256

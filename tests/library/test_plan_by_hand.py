@@ -9,7 +9,7 @@ import pytest
 import trnmodel as tm
 from trnmodel.catalog.options import plain
 from trnmodel.search import launch
-from trnmodel.search import plan as planner
+from trnmodel.search import single as planner
 from trnmodel.search.choice import Choice, chosen
 from trnmodel.search.grid import Grid, Question
 from trnmodel.serving.account import Column, Times, made_per_chip
@@ -107,7 +107,7 @@ def test_ties_go_to_what_can_be_bought_then_to_no_reading_then_to_the_fewest_chi
 
 @pytest.mark.parametrize(("prompt", "output"), [(131_071, 1), (1, 1), (1, 131_071)])
 def test_lengths_up_to_the_longest_context(prompt, output):
-    asked = planner._asked(tm.model("llama-3.1-8b"), tm.Request(prompt, output), None)
+    asked = planner.search_for(tm.model("llama-3.1-8b"), tm.Request(prompt, output), None)
     assert (asked.request.input_tokens, asked.request.output_tokens) == (prompt, output)
     assert [one.name for one in asked.precisions] == ["bf16", "fp8", "mxfp8"]
 

@@ -22,7 +22,7 @@ from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.quantities import quantity
 from trnmodel.result import Card
-from trnmodel.search import plan as planner
+from trnmodel.search import single as planner
 from trnmodel.search.choice import Choice
 from trnmodel.search.grid import Question, grid
 from trnmodel.serving.account import Times, made_per_chip, planned_requests_per_s

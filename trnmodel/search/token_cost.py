@@ -23,8 +23,8 @@ from trnmodel.models.transformer import model as read_model
 from trnmodel.result import Card, tidy
 from trnmodel.search.chip_seconds import TokenCost, TokenCostQuestion, chosen, cost_line, joint_widths, uncertain
 from trnmodel.search.grid import computes
-from trnmodel.search.plan import asked_systems
 from trnmodel.search.sensitivity import Sensitivity, sensitivity
+from trnmodel.search.single import asked_systems
 from trnmodel.steps.request import Request, one_request
 from trnmodel.units import MILLION, format_within
 
