@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trnmodel.arguments import instance, refuse
+from trnmodel.arguments import MOST_CHIPS, TINY, instance, refuse
 from trnmodel.catalog import systems as catalog_systems
+from trnmodel.catalog.facilities import Facility
+from trnmodel.catalog.facilities import facility as read_facility
+from trnmodel.catalog.prices import Owner
+from trnmodel.catalog.prices import owner as read_owner
+from trnmodel.catalog.rents import PRICINGS, Rent
 from trnmodel.catalog.specs import Precision
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.stacks import kinds as stacks_of
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
-from trnmodel.declared import MODEL, PRECISION, SEVERAL, STACK, Checked, Object, declare
+from trnmodel.cost import workbook
+from trnmodel.declared import MODEL, PRECISION, SEVERAL, STACK, Checked, Named, Number, Object, declare
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.quantities import quantity
 from trnmodel.result import Card
-from trnmodel.search import plan_card
+from trnmodel.search import capacity_card, plan_card, plan_data
+from trnmodel.search.capacity import Capacity, Demand, capacity
 from trnmodel.search.choice import SHARES, Choice, chosen
+from trnmodel.search.flips import Flips, flips
 from trnmodel.search.grid import options_of
 from trnmodel.search.launch import command, undocumented
 from trnmodel.search.nearest import nearest
@@ -43,11 +52,13 @@ from trnmodel.search.single import (
 from trnmodel.serving.account import TOO_LATE
 from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.request import Request, one_request
-from trnmodel.units import spread_of
+from trnmodel.units import BILLION, format_digits, spread_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
+HIGHEST_AVAILABILITY = 1 - 1e-9
+RENTED = "for rent"
 SAME = f"the same within {TIED:.0%}".replace("%", " %")
 
 
@@ -58,6 +69,14 @@ SAME = f"the same within {TIED:.0%}".replace("%", " %")
     precision=PRECISION,
     efficiencies=STACK,
     prefill_systems=Checked("ids or names of systems, one or several", SEVERAL),
+    users=Number(TINY, BILLION),
+    chips=Number(1, MOST_CHIPS),
+    site_w=Number(TINY, 1e30),
+    usd_per_month=Number(TINY, 1e30),
+    availability=Number(0, HIGHEST_AVAILABILITY),
+    facility=Named("a facility"),
+    pricing=Checked("one of the pricings, or a price of a chip-hour in USD", {"enum": [*PRICINGS]}),
+    owner=Named("an owner"),
 )
 def plan(
     model: str | Transformer,
@@ -67,11 +86,22 @@ def plan(
     precision: str | Precision | None = None,
     efficiencies: str | Efficiencies | None = None,
     prefill_systems: str | System | Iterable[str | System] | None = None,
+    users: float | None = None,
+    chips: float | None = None,
+    site_w: float | None = None,
+    usd_per_month: float | None = None,
+    availability: float | None = None,
+    facility: str | Facility = "aws-air",
+    pricing: str | float | Rent = "capacity-block",
+    owner: str | Owner = "hyperscaler",
 ) -> Plan:
     r"""Return the deployment that makes most of a request on each chip that is paid for, with the promises kept.
 
     .. math:: \max_{system,\,precision,\,option,\,mapping,\,B} \frac{\lambda\,o}{n_{paid}}
         \quad\text{where}\quad \frac{1}{\tau(\lambda)} \ge v
+
+    A size says how much of it is needed: the rate of the request, users, chips, watts or dollars. `.capacity` then
+    counts instances, spares, bill, watts and lost hours.
 
     Parameters
     ----------
@@ -89,18 +119,33 @@ def plan(
         ideal beside the best. [-]
     prefill_systems : str or System, or several of them, optional
         Systems on which prompts may run on a separate pool, so that each pair of a system and one of them is a choice
-        too (`search.pairs.Pair`); the chips of both pools are paid. Default none. [-]
+        too (`search.pairs.Pair`); the chips of both pools are paid. Default none, and none with a size. [-]
+    users : float, optional
+        Users that decode at once at the promised speed, which gives the rate of the requests: 2,000 users at 50
+        tokens/s with answers of 500 tokens send 200 requests/s. [-]
+    chips, site_w, usd_per_month : float, optional
+        Limit of the chips, of the power that the site provisions, or of the rent, spares included; the best system is
+        the one that generates most within it. At most one size is allowed, the rate of the request included.
+        [-, W, USD]
+    availability : float, optional
+        Share of time in which all replicas run; spare instances stand by for it. Default no spares. [-]
+    facility : str or Facility
+        Site whose PUE counts. [-]
+    pricing : str, float or Rent
+        How instances are rented, as of `tm.rent`, or a price of a chip-hour of your own. [USD/h]
+    owner : str or Owner
+        Who owns in the lines of owned instances. [-]
 
     Returns
     -------
     plan : Plan
-        `.best`, `.runner_up`, `.beside`, `.why`, `.command`; `.to_frame()` has a row for each system.
+        `.best`, `.runner_up`, `.beside`, `.why`, `.command`, `.capacity`; `.to_frame()` has a row for each system.
 
     Raises
     ------
     ValueError
         An argument is out of its range, the model ends before input and output do, no chip computes in the precision, a
-        stack is of another maker's software.
+        stack is of another maker's software, or two sizes are given.
 
     Notes
     -----
@@ -108,7 +153,8 @@ def plan(
     `grid.PER_RANK`; what the stack refuses (`tm.legal`) does not count. A point counts if weights, cache and a prompt
     for each attention group fit all ranks, the first one too. Prompts and decode steps share the chips. Chips that a
     mapping leaves idle in a system are paid. Systems within 1 % of the best do the same: of those the one that can be
-    bought comes first, then the one with the fewest chips, then the first of the catalog.
+    bought comes first, then the one with the fewest chips, then the first of the catalog. With a limit systems are
+    ordered by what their whole instances generate within it; one without a published price is not ordered by dollars.
 
     Examples
     --------
@@ -117,22 +163,26 @@ def plan(
     >>> bool(best.tokens_per_s_per_user >= 50), best.stack.kind, bool(0 < best.chance <= 1)
     (True, 'public', True)
     """
-    q = search_for(read_model(model), one_request("request", request), precision)
-    specs = sorted(asked_systems(systems), key=catalog_order)
-    if not any(computed(q, spec) for spec in specs):
-        peaks = sorted({dtype for spec in specs for dtype in spec.chip.peak_flop_per_s})
-        if precision is None:
-            refuse(
-                "systems",
-                [spec.id for spec in specs],
-                f"computes in none of {', '.join(PRECISIONS)}; name the precision: {', '.join(peaks)}",
-            )
-        refuse("precision", precision, f"no chip asked computes in it; they compute in {', '.join(peaks)}")
+    demand = Demand(
+        users=users,
+        chips=chips,
+        site_w=site_w,
+        usd_per_month=usd_per_month,
+        availability=availability,
+        facility=read_facility(facility),
+        pricing=pricing,
+        owner=read_owner(owner),
+    )
+    q = search_for(read_model(model), demand.at_rate(one_request("request", request)), precision)
+    if prefill_systems is not None and demand.counts:
+        refuse("prefill_systems", prefill_systems, "pairs of systems are not counted for a size or an availability")
+    specs = _able(q, sorted(asked_systems(systems), key=catalog_order), precision)
     points = {spec.id: points_of(q, spec, options_for(q, spec, efficiencies)) for spec in specs}
     fitting = [spec for spec in specs if any(point.rank[0] for point in points[spec.id])]
     together = [chosen(points[spec.id][0]) for spec in fitting]
     pairs = _pairs(q, specs, efficiencies, prefill_systems)
-    choices = ordered([*together, *(one for one in pairs.values() if isinstance(one, Choice))])
+    within, beyond = _within(demand, [*together, *(one for one in pairs.values() if isinstance(one, Choice))])
+    choices = ordered(within, demand_merit(demand))
     second, beside = list[Choice](), list[Choice]()
     if choices:
         spec = choices[0].system
@@ -145,9 +195,65 @@ def plan(
     whys = {i: some[0].why if some else missing[i] for i, some in points.items()}
     refused = {i: why for i, why in whys.items() if i not in {spec.id for spec in fitting}}
     refused |= {place: one for place, one in pairs.items() if isinstance(one, str)}
-    gpus = _gpus(q) if systems is None and efficiencies is None else []
-    near = "" if choices and choices[0].valid else _nearest(q, fitting, efficiencies)
-    return Plan(q.model, q.request, tuple(choices), tuple(second), refused, tuple(beside), tuple(gpus), near)
+    refused |= {c.place: _beyond(demand, c, why, choices[:1]) for c, why in beyond}
+    gpus = _gpus(q, demand) if systems is None and efficiencies is None else []
+    near = ""
+    if beyond and not choices:
+        near = demand.smallest(c.system for c, _ in beyond)
+    elif not choices or not choices[0].valid:
+        near = _nearest(q, fitting, efficiencies)
+    return Plan(
+        q.model,
+        q.request,
+        tuple(choices),
+        tuple(second),
+        refused,
+        tuple(beside),
+        tuple(gpus),
+        near,
+        demand,
+        tuple(c for c, _ in beyond),
+    )
+
+
+def _able(q: Search, specs: list[System], precision: Any) -> list[System]:
+    """Return the systems; refuse them where none computes in a precision of the question."""
+    if not any(computed(q, spec) for spec in specs):
+        peaks = sorted({dtype for spec in specs for dtype in spec.chip.peak_flop_per_s})
+        if precision is None:
+            none = f"computes in none of {', '.join(PRECISIONS)}; name the precision: {', '.join(peaks)}"
+            refuse("systems", [spec.id for spec in specs], none)
+        refuse("precision", precision, f"no chip asked computes in it; they compute in {', '.join(peaks)}")
+    return specs
+
+
+def demand_merit(demand: Demand) -> Callable[[Choice], float]:
+    """Return what orders choices: tokens/s within a limit, or of a paid chip; the speed of a user where none holds."""
+
+    def merit(c: Choice) -> float:
+        if not demand.limit or not c.valid:
+            return c.merit()
+        made = capacity(demand, c)
+        return made.tokens_per_s if made.valid else 0.0
+
+    return merit
+
+
+def _within(demand: Demand, some: Iterable[Choice]) -> tuple[list[Choice], list[tuple[Choice, str]]]:
+    """Return the choices of which the limit allows an instance, and the others with the reason."""
+    whys = [(c, demand.most_instances(c.system)[1] if demand.limit else "") for c in some]
+    return [c for c, why in whys if not why], [(c, why) for c, why in whys if why]
+
+
+def _beyond(demand: Demand, c: Choice, why: str, best: Sequence[Choice]) -> str:
+    """Return why a choice is not within the limit, and at which price it would tie where it has none."""
+    if demand.limit != "usd_per_month" or not c.valid or not demand.price(c.system).why or not best:
+        return why
+    made = capacity(demand, best[0])
+    if not made.valid:
+        return why
+    tie = demand.tie_usd_per_chip_h(c.tokens_per_s_per_chip, made.tokens_per_s)
+    return f"{why}; it would make as much as {best[0].place} at ${format_digits(tie, 3)} per chip-hour"
 
 
 def _nearest(q: Search, fitting: list[System], efficiencies: Any) -> str:
@@ -162,11 +268,13 @@ def _nearest(q: Search, fitting: list[System], efficiencies: Any) -> str:
     return ""
 
 
-def _gpus(q: Search) -> list[Choice]:
+def _gpus(q: Search, demand: Demand) -> list[Choice]:
     """Return the choices of the GPU systems that can be rented, the best first: what a buyer could rent instead."""
     specs = [read_system(name) for name in catalog_systems.gpus_for_rent()]
     tops = [points[0] for spec in specs if (points := points_of(q, spec, options_for(q, spec, None)))]
-    return sorted((chosen(top) for top in tops if top.rank[0]), key=lambda c: (not c.valid, -c.merit()))
+    within, _ = _within(demand, [chosen(top) for top in tops if top.rank[0]])
+    merit = demand_merit(demand)
+    return sorted(within, key=lambda c: (not c.valid, -merit(c)))
 
 
 def _pairs(q: Search, specs: list[System], efficiencies: Any, prefill_systems: Any) -> dict[str, Pair | str]:
@@ -189,7 +297,8 @@ class Plan(Card):
 
     `second` is the best system's next mapping, `refused` says why a system has no choice, `beside` are the best of the
     other kinds of software on the best system, and `gpus`, where no system was named, those of GPUs that can be rented.
-    `nearest` names what would work where no system keeps the promises or holds the model.
+    `nearest` names what would work where no system keeps the promises or holds the model. `demand` is the size that was
+    asked for, and `beyond` are choices of which its limit allows no instance.
     """
 
     model: Transformer
@@ -200,6 +309,35 @@ class Plan(Card):
     beside: tuple[Choice, ...]
     gpus: tuple[Choice, ...] = ()
     nearest: str = ""
+    demand: Demand | None = None
+    beyond: tuple[Choice, ...] = ()
+
+    def merit(self, c: Choice) -> float:
+        """Return what orders the choices: tokens/s within the limit of the demand, or of a paid chip without one."""
+        return demand_merit(self.demand)(c) if self.demand else c.merit()
+
+    @property
+    def capacity(self) -> Capacity | None:
+        """Instances, spares, bill and watts of the best choice for the demand; None where nothing fits."""
+        return self.capacity_of(self.best) if self.best else None
+
+    def capacity_of(self, c: Choice) -> Capacity:
+        """Return instances, spares, bill and watts of a choice of this plan for the demand."""
+        self._own(c)
+        assert self.demand is not None
+        return capacity(self.demand, c)
+
+    @property
+    def for_rent(self) -> Choice | None:
+        """The best choice that keeps the promises on a system that can be rented today; None where there is none."""
+        return next((c for c in self.choices if c.valid and all(one.status == RENTED for one in c.systems)), None)
+
+    def _own(self, c: Any) -> Choice:
+        """Return a choice of this plan; refuse any other."""
+        instance("c", c, Choice, "a Choice of this plan")
+        if not any(c is one for one in (*self.choices, *self.second, *self.beside, *self.gpus)):
+            refuse("c", f"Choice of {c.question.model.id} on {c.system.id}", "allowed is a Choice of this plan")
+        return c
 
     @property
     def best(self) -> Choice | None:
@@ -219,13 +357,13 @@ class Plan(Card):
     @property
     def same(self) -> list[str]:
         """Other systems that do what the best one does, within 1 %."""
-        return [c.place for c in self.choices[1:] if same(c, self.choices[0])]
+        return [c.place for c in self.choices[1:] if same(c, self.choices[0], self.merit)]
 
     @property
     def runner_up(self) -> Choice | None:
         """The next system that is no other reading of the best, one that does not tie first; else the next mapping."""
         rivals = [c for c in self.choices[1:] if primary(c) != primary(self.choices[0])]
-        rest = sorted(rivals, key=lambda c: same(c, self.choices[0]))
+        rest = sorted(rivals, key=lambda c: same(c, self.choices[0], self.merit))
         return next(iter([*rest, *self.second]), None)
 
     @property
@@ -235,16 +373,13 @@ class Plan(Card):
 
     def reason(self, c: Choice) -> str:
         """Return why a choice loses: its speed, or the resource that takes the most extra time per token."""
-        instance("c", c, Choice, "a Choice of this plan")
-        if not any(c is one for one in (*self.choices, *self.second, *self.beside, *self.gpus)):
-            refuse("c", f"Choice of {c.question.model.id} on {c.system.id}", "allowed is a Choice of this plan")
-        best = self.choices[0]
+        c, best = self._own(c), self.choices[0]
         alike = (
             f"another reading of {' and '.join(primary(best))}: "
             if c is not best and primary(c) == primary(best)
             else ""
         )
-        if c in self.choices and same(c, best):
+        if c in self.choices and same(c, best, self.merit):
             return alike + SAME
         if c.reason == TOO_LATE:
             return f"{c.reason}: after {c.in_words('ttft_s', 's')} on an empty server"
@@ -257,7 +392,7 @@ class Plan(Card):
         verb = "take" if most == "prompts" else "takes"
         takes = f": {most} {verb} {times[0]} of chip time per token, not {times[1]}" if more[most] > 0 else ""
         overlap = " with overlapping bands" if c.high > best.low else ""
-        return f"{1 - c.merit() / best.merit():.0%} less{overlap}{takes}".replace("%", " %")
+        return f"{1 - self.merit(c) / self.merit(best):.0%} less{overlap}{takes}".replace("%", " %")
 
     @property
     def command(self) -> str:
@@ -277,8 +412,35 @@ class Plan(Card):
         return undocumented(c.option, c.step, c.dtypes)
 
     def card(self) -> list[str]:
-        """Return at most ten lines: what to run, what it makes, how sure that is, what loses, and the command."""
-        return plan_card.lines(self)
+        """Return what to run, what it makes, how sure that is, what loses, the command, and with a size the bill."""
+        sized = self.demand is not None and (self.demand.counts or self.request.requests_per_s is not None)
+        return capacity_card.lines(self) if sized else plan_card.lines(self)
+
+    def flips(self) -> Flips | None:
+        """Return what would flip the order of the best system and its rival: the best GPU for rent, else the runner-up.
+
+        None where there is no rival, or where one of the two does not keep the promises.
+        """
+        best = self.best
+        rivals = [c for c in self.gpus if c.valid] or [
+            c for c in self.choices[1:] if c.valid and c.place not in self.same
+        ]
+        if best is None or not best.valid or not rivals or isinstance(best, Pair) or isinstance(rivals[0], Pair):
+            return None
+        return flips(self.capacity_of(best), self.capacity_of(rivals[0]), self.beside)
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the plan as plain data: every figure with its ends, the bill, the instances; see `plan_data`."""
+        return plan_data.data_of(self)
+
+    def to_workbook(self, path: str | Path) -> Path:
+        """Write the owner's cost of the best system as a workbook of formulas; see `cost.workbook`.
+
+        Raises ValueError where nothing keeps the promises, or nobody prices the parts of the best system.
+        """
+        if self.best is None or not self.best.valid:
+            refuse("path", str(path), "no system keeps the promises, so that there is no cost to write")
+        return workbook.write(self.capacity_of(self.best).owned, path, self.best.tokens_per_s_per_chip)
 
     def to_frame(self, bands: bool = False) -> pd.DataFrame:
         """Return a row for each system, the best first, then the next mapping, other software, and unusable ones.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -143,12 +143,12 @@ def _searched(q: Question) -> list[Point]:
     return [g.point(q, at, float(merit[at]), int(level[at])) for at in places]
 
 
-def ordered(choices: list[Choice]) -> list[Choice]:
+def ordered(choices: list[Choice], merit: Callable[[Choice], float] = Choice.merit) -> list[Choice]:
     """Return the choices, the best first; ties go to what can be bought, to the fewest chips, then to the catalog."""
-    ranked = sorted(choices, key=lambda c: (not c.valid, -c.merit()))
-    tied = [c for c in choices if same(c, ranked[0])]
+    ranked = sorted(choices, key=lambda c: (not c.valid, -merit(c)))
+    tied = [c for c in choices if same(c, ranked[0], merit)]
     first = sorted(tied, key=_first_of_ties)
-    return first + [c for c in ranked if not same(c, ranked[0])]
+    return first + [c for c in ranked if not same(c, ranked[0], merit)]
 
 
 def _first_of_ties(c: Choice) -> tuple[int, bool, float]:
@@ -162,6 +162,6 @@ def primary(c: Choice) -> tuple[str, ...]:
     return tuple(one.alternative_of or one.id for one in c.systems)
 
 
-def same(c: Choice, best: Choice) -> bool:
+def same(c: Choice, best: Choice, merit: Callable[[Choice], float] = Choice.merit) -> bool:
     """Whether two choices tie: both keep the promise, or neither, and they are within `TIED` of each other."""
-    return bool(c.valid) == bool(best.valid) and abs(c.merit() / best.merit() - 1) <= TIED
+    return bool(c.valid) == bool(best.valid) and abs(merit(c) / merit(best) - 1) <= TIED
