@@ -12,6 +12,7 @@ from trnmodel.search import launch
 from trnmodel.search import single as planner
 from trnmodel.search.choice import Choice, chosen
 from trnmodel.search.grid import Grid, Question
+from trnmodel.search.plan import Plan
 from trnmodel.serving.account import Column, Times, made_per_chip
 
 LIKE = dict.fromkeys(("compute", "memory", "network", "overhead", "prompts"), 1.0)
@@ -44,7 +45,7 @@ def choice(name, merit=100.0, valid=True, low=90.0, high=110.0, status="for rent
 def plan_of(*choices, second=(), refused=None, beside=()):
     model = tm.model("llama-3.1-8b")
     request = tm.Request(1024, 256, tokens_per_s_per_user=20)
-    return planner.Plan(model, request, choices, second, refused or {}, beside)
+    return Plan(model, request, choices, second, refused or {}, beside)
 
 
 BEST = choice("best", memory=10.0, compute=100.0)

@@ -25,8 +25,7 @@ def lines(p: Plan) -> list[str]:
     """Return the answer on one screen, most important first."""
     c, found = p.best, p.capacity
     if not c or found is None or not found.valid:
-        why = [f"No whole answer: {found.reason}."] if found is not None and c and c.valid else []
-        return [*plan_card.lines(p), *why]
+        return plan_card.lines(p)
     priced = p.for_rent if np.isnan(found.usd_per_month) and p.for_rent else None
     return [
         f"{p.model.id}, {p.request.describe()}{_limit(found)}.",
@@ -49,7 +48,7 @@ def _limit(found: Capacity) -> str:
     """Return the limit and the availability of the demand in words."""
     d = found.question
     said = {
-        "chips": lambda: f"{d.chips:,g} chips",
+        "chips": lambda: counted(d.chips or 0.0, "chip"),
         "site_w": lambda: f"{(d.site_w or 0.0) / 1e6:,.4g} MW at {d.facility.id}",
         "usd_per_month": lambda: f"${d.usd_per_month:,.0f} per month",
     }
@@ -67,7 +66,7 @@ def _percent(share: float) -> str:
 def _best(c: Choice, found: Capacity) -> str:
     """Return how many instances of the best system serve the demand, and how sure that is."""
     spare = f" and {found.spare_instances:g} spare" if found.spare_instances else ""
-    count = f"{_instances(found, str(c.basis))}{spare}, {found.chips:,.0f} chips"
+    count = f"{_instances(found, str(c.basis))}{spare}, {counted(found.chips, 'chip')}"
     what = f"{count} of {plan_card.named(c)} with {c.stack.kind} software"
     made = f"{format_digits(found.requests_per_s, 3)} requests/s, {found.in_words('tokens_per_s', 'tokens/s')}"
     return f"Best: {what}: {made}{plan_card.chance(c)}."
@@ -77,7 +76,7 @@ def _instances(found: Capacity, basis: str = "") -> str:
     """Return the whole instances that serve, with their band."""
     low, high = (format_digits(float(end), 2) for end in found.ends("instances"))
     band = "; ".join(filter(None, (f"{low} to {high}" if low != high else "", basis)))
-    return f"{found.instances:,.0f} instances" + (f" ({band})" if band else "")
+    return counted(found.instances, "instance") + (f" ({band})" if band else "")
 
 
 def _users(c: Choice, found: Capacity) -> str:
@@ -134,7 +133,8 @@ def _power(found: Capacity) -> str:
     server, site = (found.in_words(f"mean_{name}_w", "W") for name in ("server", "site"))
     at_server, at_site = (found.energy.in_words(f"{name}_j_per_token", "J") for name in ("server", "facility"))
     provisioned = format_quantity(found.provisioned_site_w, "W", 2)
-    watts = f"{server} at the servers and {site} at the site {found.question.facility.id}, {provisioned} provisioned"
+    more = f", {provisioned} provisioned" if np.isfinite(found.provisioned_site_w) else ""
+    watts = f"{server} at the servers and {site} at the site {found.question.facility.id}{more}"
     return f"Mean power: {watts}; {at_server} per token at the server, {at_site} at the site."
 
 
@@ -143,8 +143,9 @@ def _lost(found: Capacity) -> str:
     table = found.losses().sort_values("share", ascending=False, kind="stable")
     causes = ", ".join(f"{row.cause} {100 * row.share:.0f} %" for row in table.itertuples() if row.share >= 0.005)
     spare = found.spare_instances
-    less = f" ({_percent_of(found.availability_without_spares)} without the spare)" if spare else ""
-    all_run = f"all {found.replicas:,.0f} replicas run {_percent_of(found.availability)} of the time{less}"
+    less = f" ({_percent_of(found.availability_without_spares)} without spares)" if spare else ""
+    every = f"all {found.replicas:,.0f} replicas run" if found.replicas > 1 else "the one replica runs"
+    all_run = f"{every} {_percent_of(found.availability)} of the time{less}"
     out = table.h_per_year.sum()
     each = f"a replica is out for {format_digits(out, 2)} of 8,766 h per year ({causes})"
     return f"Lost hours: {each}; {all_run}."
@@ -204,11 +205,9 @@ def _flipped(found: Flips | None) -> list[str]:
     parts = [f"What would flip the order against {plan_card.named(rival)}: {made}."]
     if np.isfinite(found.tie_usd_per_chip_h):
         tie = _usd(found.tie_usd_per_chip_h, found.tie_low, found.tie_high)
-        own = f"; {best.place} has ${found.usd_per_chip_h:,.3g}" if np.isfinite(found.usd_per_chip_h) else ""
-        parts.append(
-            f"  Price: a token costs the same at {tie} per chip-hour of {best.place} "
-            f"(of {rival.place}: ${found.rival_usd_per_chip_h:,.3g}{own})."
-        )
+        own = f", not at its ${found.usd_per_chip_h:,.3g}" if np.isfinite(found.usd_per_chip_h) else ""
+        where = f"a token costs the same on both at {tie} per chip-hour of {found.priced.place}{own}"
+        parts.append(f"  Price: {where}; {found.other.place} costs ${found.other_usd_per_chip_h:,.3g}.")
     parts.append(f"  Speed: {speeds_in_words(found)}.")
     parts += [f"  Software: {_software(found)}."] if found.software else []
     return parts

@@ -17,20 +17,27 @@ from trnmodel.units import format_digits
 class Flips:
     """The best choice and its rival, with the price, the speeds and the software at which their order changes.
 
-    `tie_usd_per_chip_h`, with its ends, is the price of a chip-hour of the best system at which a generated token costs
-    what it costs on the rival at its price; NaN where no price of the rival is published. `software` are the choices of
-    hand-tuned and ideal software on the best system.
+    `tie_usd_per_chip_h`, with its ends, is the price of a chip-hour of `priced` at which a generated token costs what
+    it costs on the other of the two at its own price, `other_usd_per_chip_h`. `priced` is the best system where a price
+    of the rival is published, else the rival. `software` are the choices of hand-tuned and ideal software on the best
+    system.
     """
 
     best: Choice
     rival: Choice
+    priced: Choice
     tie_usd_per_chip_h: float
     tie_low: float
     tie_high: float
     usd_per_chip_h: float
-    rival_usd_per_chip_h: float
+    other_usd_per_chip_h: float
     speeds: tuple[Flip, ...]
     software: tuple[Choice, ...]
+
+    @property
+    def other(self) -> Choice:
+        """The one of the two whose own price counts."""
+        return self.rival if self.priced is self.best else self.best
 
 
 def flips(best: Capacity, rival: Capacity, software: tuple[Choice, ...]) -> Flips:
@@ -38,18 +45,19 @@ def flips(best: Capacity, rival: Capacity, software: tuple[Choice, ...]) -> Flip
 
     Speeds are looked for from 1 token/s per user up, at the software and in the formats that a plan tries.
     """
-    one, other = best.rented, rival.rented
-    tie = tuple(float(np.mean(x)) for x in tie_usd_per_chip_h(one, other))
+    one, other = (rival, best) if rival.rented.rent.why else (best, rival)
+    tie, low, high = (float(np.mean(x)) for x in tie_usd_per_chip_h(one.rented, other.rented))
     request = replace(best.choice.question.request, requests_per_s=None)
     turns = compare(best.model, request, [best.system, rival.system], baseline=best.system).flips
     return Flips(
         best=best.choice,
         rival=rival.choice,
-        tie_usd_per_chip_h=tie[0],
-        tie_low=tie[1],
-        tie_high=tie[2],
-        usd_per_chip_h=float(one.rent.usd_per_chip_h),
-        rival_usd_per_chip_h=float(other.rent.usd_per_chip_h),
+        priced=one.choice,
+        tie_usd_per_chip_h=tie,
+        tie_low=low,
+        tie_high=high,
+        usd_per_chip_h=float(one.rented.rent.usd_per_chip_h),
+        other_usd_per_chip_h=float(other.rented.rent.usd_per_chip_h),
         speeds=turns,
         software=software,
     )

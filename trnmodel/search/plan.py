@@ -123,10 +123,13 @@ def plan(
     users : float, optional
         Users that decode at once at the promised speed, which gives the rate of the requests: 2,000 users at 50
         tokens/s with answers of 500 tokens send 200 requests/s. [-]
-    chips, site_w, usd_per_month : float, optional
-        Limit of the chips, of the power that the site provisions, or of the rent, spares included; the best system is
-        the one that generates most within it. At most one size is allowed, the rate of the request included.
-        [-, W, USD]
+    chips : float, optional
+        Chips that there are at most, spares included. The best system is the one that generates most within a limit,
+        and at most one size is allowed, the rate of the request included. [-]
+    site_w : float, optional
+        Power that the site provisions at most, spares included. [W]
+    usd_per_month : float, optional
+        Rent per month at most, spares included. [USD]
     availability : float, optional
         Share of time in which all replicas run; spare instances stand by for it. Default no spares. [-]
     facility : str or Facility
@@ -199,7 +202,7 @@ def plan(
     gpus = _gpus(q, demand) if systems is None and efficiencies is None else []
     near = ""
     if beyond and not choices:
-        near = demand.smallest(c.system for c, _ in beyond)
+        near = demand.smallest(c.system for c, _ in beyond) if demand.limit else ""
     elif not choices or not choices[0].valid:
         near = _nearest(q, fitting, efficiencies)
     return Plan(
@@ -231,18 +234,23 @@ def demand_merit(demand: Demand) -> Callable[[Choice], float]:
     """Return what orders choices: tokens/s within a limit, or of a paid chip; the speed of a user where none holds."""
 
     def merit(c: Choice) -> float:
-        if not demand.limit or not c.valid:
-            return c.merit()
-        made = capacity(demand, c)
-        return made.tokens_per_s if made.valid else 0.0
+        return capacity(demand, c).tokens_per_s if demand.limit and c.valid else c.merit()
 
     return merit
 
 
 def _within(demand: Demand, some: Iterable[Choice]) -> tuple[list[Choice], list[tuple[Choice, str]]]:
-    """Return the choices of which the limit allows an instance, and the others with the reason."""
-    whys = [(c, demand.most_instances(c.system)[1] if demand.limit else "") for c in some]
+    """Return the choices of which the demand allows an instance, and the others with the reason."""
+    whys = [(c, _short_of(demand, c)) for c in some]
     return [c for c, why in whys if not why], [(c, why) for c, why in whys if why]
+
+
+def _short_of(demand: Demand, c: Choice) -> str:
+    """Return why the demand allows no instance of a choice; empty where it does."""
+    if not demand.counts:
+        return ""
+    why = demand.most_instances(c.system)[1]
+    return why or (str(capacity(demand, c).reason) if c.valid else "")
 
 
 def _beyond(demand: Demand, c: Choice, why: str, best: Sequence[Choice]) -> str:
@@ -318,8 +326,8 @@ class Plan(Card):
 
     @property
     def capacity(self) -> Capacity | None:
-        """Instances, spares, bill and watts of the best choice for the demand; None where nothing fits."""
-        return self.capacity_of(self.best) if self.best else None
+        """Instances, spares, bill and watts of the best choice for the demand; None for a pair, and if nothing fits."""
+        return self.capacity_of(self.best) if self.best and not isinstance(self.best, Pair) else None
 
     def capacity_of(self, c: Choice) -> Capacity:
         """Return instances, spares, bill and watts of a choice of this plan for the demand."""

@@ -11,7 +11,7 @@ from trnmodel.search.choice import Choice
 from trnmodel.search.pairs import Pair
 from trnmodel.serving.account import TOO_LATE
 from trnmodel.steps.answers import dominant_constant
-from trnmodel.units import format_digits, format_quantity
+from trnmodel.units import counted, format_digits, format_quantity
 
 if TYPE_CHECKING:
     from trnmodel.search.plan import Plan
@@ -26,7 +26,7 @@ def lines(p: Plan) -> list[str]:
     c, after = p.best, p.runner_up
     request = f"{p.model.id}, {p.request.describe()}"
     if not c:
-        none = "no system is within the limit" if p.beyond else "the model fits on no system that was asked"
+        none = "no system is within the demand" if p.beyond else "the model fits on no system that was asked"
         return [f"{request}: {none}.", *_nearest(p), *others(p, after)]
     found = [f"{request}.", _best(c), *ties(p), configuration(c), *_user(c), *one_constant(c)]
     found += _nearest(p)
@@ -90,7 +90,7 @@ def ties(p: Plan) -> list[str]:
 def configuration(c: Choice) -> str:
     """Return the mapping with its option, and from which chip the option is borrowed."""
     borrowed = f" ({c.option.borrowed})" if c.option.borrowed else ""
-    return f"Configuration: {c.mapping}{borrowed}, on {c.chips:g} of {c.system.chips} chips."
+    return f"Configuration: {c.mapping}{borrowed}, on {c.chips:g} of {counted(c.system.chips, 'chip')}."
 
 
 def _user(c: Choice) -> list[str]:

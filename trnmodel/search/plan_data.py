@@ -65,7 +65,7 @@ def _beside(p: Plan, c: Choice) -> dict[str, Any]:
 def _choice(p: Plan, c: Choice) -> dict[str, Any]:
     """Return a choice: where and how it runs, its figures with their ends, and why it loses."""
     texts = {name: str(getattr(c, name)) for name in TEXTS}
-    ids = {"system": c.system.id, "status": c.system.status, "option": c.option.id, "stack": c.stack.id}
+    ids: dict[str, Any] = {"system": c.system.id, "status": c.system.status, "option": c.option.id, "stack": c.stack.id}
     ids |= {"stack_kind": c.stack.kind, "valid": bool(c.valid)}
     pair = {"prefill_system": c.prefill_system.id} if isinstance(c, Pair) else {}
     counts = {name: _plain(getattr(c, name)) for name in COUNTS}
@@ -84,9 +84,15 @@ def _flips(found: Flips | None) -> dict[str, Any] | None:
     if found is None:
         return None
     price = {name: _plain(getattr(found, name)) for name in ("tie_usd_per_chip_h", "tie_low", "tie_high")}
-    price |= {name: _plain(getattr(found, name)) for name in ("usd_per_chip_h", "rival_usd_per_chip_h")}
+    price |= {name: _plain(getattr(found, name)) for name in ("usd_per_chip_h", "other_usd_per_chip_h")}
     speeds = [one._asdict() for one in found.speeds]
-    return {"best": found.best.place, "rival": found.rival.place, **price, "speeds": speeds}
+    return {
+        "best": found.best.place,
+        "rival": found.rival.place,
+        "priced": found.priced.place,
+        **price,
+        "speeds": speeds,
+    }
 
 
 def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from trnmodel.steps.legal import refuse_longer
 from trnmodel.steps.request import Request
 
 PRECISIONS = ("bf16", "fp8", "mxfp8")  # that are tried where none is named: 4 bits change what a model answers
+OBJECTIVE: Callable[[Choice], float] = methodcaller("merit")  # of a choice by itself
 TIED = 0.01  # share of a yield, up to which two systems do the same
 
 
@@ -143,7 +145,7 @@ def _searched(q: Question) -> list[Point]:
     return [g.point(q, at, float(merit[at]), int(level[at])) for at in places]
 
 
-def ordered(choices: list[Choice], merit: Callable[[Choice], float] = Choice.merit) -> list[Choice]:
+def ordered(choices: list[Choice], merit: Callable[[Choice], float] = OBJECTIVE) -> list[Choice]:
     """Return the choices, the best first; ties go to what can be bought, to the fewest chips, then to the catalog."""
     ranked = sorted(choices, key=lambda c: (not c.valid, -merit(c)))
     tied = [c for c in choices if same(c, ranked[0], merit)]
@@ -162,6 +164,6 @@ def primary(c: Choice) -> tuple[str, ...]:
     return tuple(one.alternative_of or one.id for one in c.systems)
 
 
-def same(c: Choice, best: Choice, merit: Callable[[Choice], float] = Choice.merit) -> bool:
+def same(c: Choice, best: Choice, merit: Callable[[Choice], float] = OBJECTIVE) -> bool:
     """Whether two choices tie: both keep the promise, or neither, and they are within `TIED` of each other."""
-    return bool(c.valid) == bool(best.valid) and abs(merit(c) / merit(best) - 1) <= TIED
+    return bool(c.valid) == bool(best.valid) and abs(merit(c) - merit(best)) <= TIED * merit(best)

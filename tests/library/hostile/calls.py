@@ -29,7 +29,10 @@ NOT_TYPED = {
     "Topology": "made by tm.topology",
     "Transformer": "made by tm.model",
     "MappingProxyType": "of the standard library",
+    "Capacity": "made by tm.plan",
     "Choice": "a choice of a Plan",
+    "Demand": "made by tm.plan",
+    "Flips": "made by tm.plan",
     "Collective": "made by tm.collective",
     "Comparison": "made by tm.compare",
     "Cost": "made by tm.tco",
@@ -310,7 +313,7 @@ def _searches() -> Iterator[Call]:
     ends = "request=tm.Request(512, 64), systems=['trn2.3xlarge', 'inf2.48xlarge'], speeds=[20.0]"
     both = f"systems='trn2.3xlarge', prefill_systems='trn2.3xlarge', {PROMISED}"
     for name, asked, kinds in (
-        ("tm.plan", f"model='llama-3.1-8b', {both}", "object: systems prefill_systems"),
+        ("tm.plan", f"model='llama-3.1-8b', {both}", "object: systems prefill_systems; any: pricing"),
         ("tm.compare", f"model='llama-3.2-1b', {ends}", "object: systems"),
     ):
         yield _call("doors", name, asked, kinds)
