@@ -90,13 +90,14 @@ def _kept_options(chip: Same[Chip], model: str, efficiencies: Any) -> tuple[Opti
 def options_of(system: System, model: Transformer, request: Request, efficiencies: Any = None) -> tuple[Option, ...]:
     """Return the software options that a search tries on a system; the same objects for the same question.
 
-    Raises ValueError where an option that is named drafts no fewer tokens than the request has.
+    A cached part of the prompt is a part of the prompt: drafts are of the answer, and read what is cached. Raises
+    ValueError where an option that is named drafts no fewer tokens than the request has.
     """
     several = isinstance(efficiencies, list | tuple)
     every = _kept_options(
         Same(system.chip), model.id, tuple(map(key_of, efficiencies)) if several else key_of(efficiencies)
     )
-    shortest = min(float(request.new_tokens), float(request.output_tokens))
+    shortest = min(float(request.input_tokens), float(request.output_tokens))
     fitting = tuple(one for one in every if one.draft_tokens < shortest)
     if not fitting:
         allowed = f"it drafts {every[0].draft_tokens}; allowed are fewer than the {shortest:g} tokens of the request"
