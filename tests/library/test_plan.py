@@ -392,7 +392,7 @@ def test_a_chip_without_the_precision_says_what_it_computes_in():
     [
         (
             {"request": tm.Request(131_072, 256)},
-            r"request=131328.0: llama-3.1-8b has contexts of up to 131,072",
+            r"request=131328: llama-3.1-8b has contexts of up to 131,072",
         ),
         ({"request": None}, "request=None: allowed is a Request"),
         ({"request": (1024, 256)}, r"request=\(1024, 256\): allowed is a Request"),
