@@ -258,7 +258,7 @@ class Comparison(Card):
     @cached_property
     def leads(self) -> dict[float | None, Lead]:
         """Shares of the draws in which each system leads, at each speed."""
-        return {speed: _lead({c.system.id: c.drawn[MADE] for c in self.at(speed)}) for speed in self.speeds}
+        return {speed: lead_of({c.system.id: c.drawn[MADE] for c in self.at(speed)}) for speed in self.speeds}
 
     def difference(self, a: str | System, b: str | System, speed: float | None = None) -> Difference:
         """Return how much more the system `a` makes than `b` at one of the speeds, as a share of what `b` makes."""
@@ -371,7 +371,7 @@ def _turns(ahead: NDArray, speeds: NDArray) -> list[tuple[float, float, int]]:
     return [(float(speeds[i]), float(speeds[j]), int(ahead[i])) for i, j in turns]
 
 
-def _lead(drawn: Mapping[str, NDArray]) -> Lead:
+def lead_of(drawn: Mapping[str, NDArray]) -> Lead:
     """Return the shares of the draws in which each system leads, from what each makes in them."""
     if not drawn:
         return Lead({}, {}, 0.0, 1.0)
@@ -390,19 +390,30 @@ def _lead(drawn: Mapping[str, NDArray]) -> Lead:
 
 def _difference(first: Choice, second: Choice) -> Difference:
     """Return how much more one choice makes than another."""
-    a, b = first.drawn[MADE], second.drawn[MADE]
-    one, other = np.isfinite(a), np.isfinite(b)
-    shares = (one & other, one & ~other, ~one & other, ~one & ~other)
-    value = first.tokens_per_s_per_chip / second.tokens_per_s_per_chip - 1
-    return Difference(float(value), *range_of(a / b - 1), *(float(np.mean(x)) for x in shares))
+    values = (first.tokens_per_s_per_chip, first.drawn[MADE]), (second.tokens_per_s_per_chip, second.drawn[MADE])
+    return difference_of(*values)
 
 
-def _percent(share: float, sign: str = "") -> str:
+def difference_of(first: tuple[float, NDArray], second: tuple[float, NDArray]) -> Difference:
+    """Return how much more one figure is than another, each as predicted and in each of the common draws.
+
+    Examples
+    --------
+    >>> difference_of((3.0, np.array([2.0, 4.0, np.nan])), (2.0, np.array([2.0, 2.0, 2.0])))[:4]
+    (0.5, 0.0, 1.0, 0.6666666666666666)
+    """
+    (value, a), (other, b) = first, second
+    one, two = np.isfinite(a), np.isfinite(b)
+    shares = (one & two, one & ~two, ~one & two, ~one & ~two)
+    return Difference(float(value / other - 1), *range_of(a / b - 1), *(float(np.mean(x)) for x in shares))
+
+
+def percent(share: float, sign: str = "") -> str:
     """Return a share or a signed difference in per cent, in words.
 
     Examples
     --------
-    >>> _percent(0.004), _percent(0.63), _percent(0.999), _percent(1.0), _percent(-0.17, "+"), _percent(14.0, "+")
+    >>> percent(0.004), percent(0.63), percent(0.999), percent(1.0), percent(-0.17, "+"), percent(14.0, "+")
     ('under 1 %', '63 %', 'over 99 %', '100 %', '-17 %', '15 times')
     """
     if not sign and 0 < share < 0.01:
@@ -416,9 +427,7 @@ def _answer(c: Choice) -> str:
     """Return what a choice makes per paid chip with its band and chance, or how near it comes to the promise."""
     name = MADE if c.valid else "tokens_per_s_per_user"
     words = c.in_words(name, quantity(name).unit, str(c.basis))
-    return (
-        f"{'' if c.valid else c.reason + ', at most '}{words}, the promise holds in {_percent(c.chance)} of the draws"
-    )
+    return f"{'' if c.valid else c.reason + ', at most '}{words}, the promise holds in {percent(c.chance)} of the draws"
 
 
 def _against(c: Choice, base: Choice | None) -> str:
@@ -430,17 +439,17 @@ def _against(c: Choice, base: Choice | None) -> str:
         return f"; never both with {base.system.id}"
     if max(abs(gap.low), abs(gap.high)) <= planner.TIED:
         return f"; the same as {base.system.id} within 1 %"
-    ends = f"{_percent(gap.low, '+')} to {_percent(gap.high, '+')} where both keep the promise"
-    middle = f"{_percent(gap.value, '+')} against {base.system.id}: " if np.isfinite(gap.value) else ""
-    only = f"; in {_percent(gap.only_first + gap.only_second)} of the draws only one does"
+    ends = f"{percent(gap.low, '+')} to {percent(gap.high, '+')} where both keep the promise"
+    middle = f"{percent(gap.value, '+')} against {base.system.id}: " if np.isfinite(gap.value) else ""
+    only = f"; in {percent(gap.only_first + gap.only_second)} of the draws only one does"
     return f"; {middle}{ends}{only if gap.only_first + gap.only_second else ''}"
 
 
 def _sure(lead: Lead, ids: Iterable[str]) -> str:
     """Return the shares of the draws in words, those of the systems that ever lead first."""
-    alone = [f"{name} leads alone in {_percent(lead.alone[name])}" for name in ids if lead.alone[name]][:NAMED]
-    tied = [f"several tie in {_percent(lead.tied)}"] if lead.tied else []
-    return ", ".join([*alone, *tied, f"none keeps the promise in {_percent(lead.none)}"])
+    alone = [f"{name} leads alone in {percent(lead.alone[name])}" for name in ids if lead.alone[name]][:NAMED]
+    tied = [f"several tie in {percent(lead.tied)}"] if lead.tied else []
+    return ", ".join([*alone, *tied, f"none keeps the promise in {percent(lead.none)}"])
 
 
 def flips_in_words(flips: Iterable[Flip]) -> list[str]:
