@@ -224,10 +224,9 @@ class TrainRuns(Card):
         if not run.valid:
             return [f"{name}: {run.reason}, on {run.chips:,.0f} chips"]
         spent, useful = run.spending(), run.useful()
-        short = {
-            figure: one._replace(basis="", why=one.why.replace(f" of {name}", "")) for figure, one in spent.items()
-        }
-        share, spares = 100 * float(useful.goodput), float(useful.spare_chips)
+        short = {key: one._replace(basis="", why=one.why.replace(f" of {name}", "")) for key, one in spent.items()}
+        spares, busy = float(useful.spare_chips), percent(float(useful.goodput))
+        rates = f"MFU {100 * float(run.mfu):.3g} %, {run.bound} takes most of a step"
         days = f"{spent['calendar_days'].told('days')} with failures on {run.chips:,.0f} chips"
         days += f" and {counted(int(spares), 'spare')}" if spares else ""
         bills = f"rented ({pricing_of(q)}): {short['renter_usd'].usd_in_words()}"
