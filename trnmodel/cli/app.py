@@ -197,15 +197,19 @@ def compare(
         str | None,
         typer.Option(help="System that the others are compared with; default the leader.", **_name("system")),
     ] = None,
+    pricing: Pricing = "capacity-block",
+    region: Annotated[str | None, typer.Option(help="Region or seller; default all that are published.")] = None,
+    owner: Owner = "hyperscaler",
     precision: BestDtypes = None,
     stack: Software = None,
     name: ModelName = None,
     as_json: Json = False,
 ) -> None:
-    """Put systems side by side for one request, in common draws: who leads, how sure that is, where the order flips."""
+    """Put systems side by side for one request: who leads, how sure that is, where order and prices tie."""
     with plain_errors(ctx, speeds="speed"):
         request = trnmodel.Request(prompt, output, None, ttft, percentile, prefix, requests)
         ask: dict[str, Any] = {"speeds": speed, "precision": precision, "efficiencies": stack, "baseline": baseline}
+        ask |= {"pricing": pricing, "region": region, "owner": owner}
         result = trnmodel.compare(trnmodel.model(model, name), request, systems, **ask)
         if not as_json:
             _print(ctx, "\n".join(result.card()), None, as_json, result.lines)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from trnmodel.search.train_run import Spent, TrainRun
 
+TWICE = 1.0  # difference from which on it is printed as a factor
 SCALES = {"T": TRILLION, "B": BILLION, "M": MILLION}
 
 
@@ -242,9 +243,12 @@ class TrainRuns(Card):
         first = self.runs[0]
         if run is first or self.best is None or np.isnan(self._value(run)):
             return ""
-        gap = self.difference(run.system.id, first.system.id)
-        more = "as many dollars" if self.ranked_by != "calendar_days" else "as long"
-        return f"; {format_within(1 + gap.value, 1 + gap.low, 1 + gap.high, f'times {more} as {first.system.id}')}"
+        gap, dollars = self.difference(run.system.id, first.system.id), self.ranked_by != "calendar_days"
+        if gap.value >= TWICE:
+            more = f"times as {'many dollars' if dollars else 'long'} as {first.system.id}"
+            return f"; {format_within(1 + gap.value, 1 + gap.low, 1 + gap.high, more)}"
+        share, *ends = (percent(end, "+") for end in (gap.value, gap.low, gap.high))
+        return f"; {share} {'dollars' if dollars else 'days'} against {first.system.id} ({ends[0]} to {ends[1]})"
 
     def to_frame(self, bands: bool = False) -> pd.DataFrame:
         """Return a row for each system, the best first, then systems that have no run.
