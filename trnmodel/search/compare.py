@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from trnmodel.arguments import TINY, number, numbers, refuse
 from trnmodel.catalog.prices import Owner
-from trnmodel.catalog.rents import PRICINGS, Rent
+from trnmodel.catalog.rents import PRICINGS
 from trnmodel.catalog.specs import Precision
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import find as find_system
-from trnmodel.declared import MODEL, PRECISION, SEVERAL, STACK, SYSTEM, Checked, Named, Numbers, Object, declare
+from trnmodel.declared import MODEL, PRECISION, SEVERAL, STACK, SYSTEM, Checked, Named, Numbers, Object, Word, declare
 from trnmodel.draws import range_of
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
@@ -91,7 +91,7 @@ class Flip(NamedTuple):
     precision=PRECISION,
     efficiencies=STACK,
     baseline=SYSTEM,
-    pricing=Checked("one of the pricings, or a Rent", {"enum": [*PRICINGS]}),
+    pricing=Word(PRICINGS),
     region=Checked("a region or seller that a published price names", {"type": "string"}),
     owner=Named("an owner"),
 )
@@ -104,7 +104,7 @@ def compare(
     precision: str | Precision | None = None,
     efficiencies: str | Efficiencies | None = None,
     baseline: str | System | None = None,
-    pricing: str | Rent = "capacity-block",
+    pricing: str = "capacity-block",
     region: str | None = None,
     owner: str | Owner = "hyperscaler",
 ) -> Comparison:
@@ -124,7 +124,7 @@ def compare(
         As in `plan`. [-]
     baseline : str or System, optional
         System that the others are compared with; default the leader at each speed. [-]
-    pricing, region : str or Rent
+    pricing, region : str
         How and where chips are rented, as in `tm.rent`, where prices at which systems tie are asked for. [-]
     owner : str or Owner
         Who owns chips there, as in `tm.tco`. [-]
@@ -360,7 +360,7 @@ class Comparison(Card):
         self,
         speed: float | None = None,
         *,
-        pricing: str | Rent | None = None,
+        pricing: str | None = None,
         region: str | None = None,
         owner: str | Owner | None = None,
     ) -> pd.DataFrame:
@@ -370,7 +370,7 @@ class Comparison(Card):
         ----------
         speed : float, optional
             One of the speeds; default all of them. [token/s]
-        pricing, region : str or Rent, optional
+        pricing, region : str, optional
             How and where chips are rented, as in `tm.rent`; default as the comparison has it. [-]
         owner : str or Owner, optional
             Who owns, as in `tm.tco`; default as the comparison has it. [-]

@@ -10,7 +10,7 @@ import numpy as np
 from trnmodel.arguments import choice
 from trnmodel.catalog.prices import Owner
 from trnmodel.catalog.prices import owner as read_owner
-from trnmodel.catalog.rents import PRICINGS, Rent, rent
+from trnmodel.catalog.rents import PRICINGS, Rent, known_place, rent
 from trnmodel.cost.tco import Cost, tco
 from trnmodel.draws import range_of
 from trnmodel.search.chip_seconds import TokenCost, TokenCostQuestion, cost_line
@@ -23,14 +23,15 @@ from trnmodel.units import format_digits, format_within
 class PricesAsked(NamedTuple):
     """How and where chips are rented, and who owns them."""
 
-    pricing: str | Rent
+    pricing: str
     region: str | None
     owner: str | Owner
 
     def checked(self) -> PricesAsked:
-        """Return the same with its owner read; ValueError for an unknown pricing or owner."""
-        if not isinstance(self.pricing, Rent):
-            choice("pricing", self.pricing, PRICINGS)
+        """Return the same with its owner read; ValueError for an unknown pricing, region or owner."""
+        choice("pricing", self.pricing, PRICINGS)
+        if self.region is not None:
+            known_place(self.region)
         return self._replace(owner=read_owner(self.owner))
 
 
@@ -148,9 +149,9 @@ def _rented(one: PriceTie) -> str:
         rival = f"{one.against} (${format_digits(theirs, 4)} per chip-hour, {one.pricing})"
         return f"if rented, it ties with {rival} at ${format_within(*at, 'per chip-hour')}; {rents}"
     if np.isfinite(one.against_break_even_usd_per_chip_h):
-        ends = (getattr(one, f"against_break_even_usd_per_chip_h{end}") for end in ("", "_low", "_high"))
+        value, low, high = (getattr(one, f"against_break_even_usd_per_chip_h{end}") for end in ("", "_low", "_high"))
         rents = f"${format_digits(mine, 4)} per chip-hour, {one.pricing}"
-        at_rival = format_within(*ends, "per chip-hour")
+        at_rival = format_within(value, low, high, "per chip-hour")
         return f"if rented ({rents}), it ties with {one.against} at ${at_rival} of that, of which no rent is published"
     return f"if rented: {one.rent_reason}" if one.rent_reason else ""
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from trnmodel.result import stacked, tidy
 from trnmodel.search.train_run import TrainRun
-from trnmodel.search.train_runs import TrainRuns, budget, pricing_of, row_of
+from trnmodel.search.train_runs import TrainRuns, budget, row_of
 from trnmodel.search.trainings import at_stated_mfu
 from trnmodel.units import MWH, format_digits, format_quantity, format_within
 
@@ -75,8 +75,8 @@ def _spent(run: TrainRun) -> list[str]:
     share = format_digits(100 * float(run.useful().goodput), 3)
     return [
         f"calendar: {spent['calendar_days'].told('days')}, {share} % of the time of chips and spares is useful",
-        f"owned by a {q.owner.id}: {spent['owner_usd'].usd_in_words()}",
-        f"rented ({pricing_of(q)}): {spent['renter_usd'].usd_in_words()}",
+        f"owned by a {q.owner_id}: {spent['owner_usd'].usd_in_words()}",
+        f"rented ({q.pricing}): {spent['renter_usd'].usd_in_words()}",
         f"energy at the site: {spent['site_j'].told('MWh', MWH)}",
     ]
 

@@ -15,7 +15,6 @@ from trnmodel.arguments import (
     TINY,
     ImpossibleError,
     Same,
-    choice,
     instance,
     integer,
     number,
@@ -28,9 +27,10 @@ from trnmodel.catalog import facilities
 from trnmodel.catalog.facilities import Facility
 from trnmodel.catalog.prices import Owner
 from trnmodel.catalog.prices import owner as read_owner
-from trnmodel.catalog.rents import PRICINGS, Rent, rent
+from trnmodel.catalog.rents import PRICINGS, Rent, known_place, rent
 from trnmodel.catalog.specs import Precision
 from trnmodel.catalog.systems import System, roomy
+from trnmodel.catalog.systems import find as find_system
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.catalog.trainers import Trainer
 from trnmodel.cost.matching import same_owner
@@ -60,7 +60,7 @@ from trnmodel.search.plan import asked_systems
 from trnmodel.search.train_runs import TrainRuns, side_by_side
 from trnmodel.search.train_search import CUTS, Space, space
 from trnmodel.search.train_search import told as tabled
-from trnmodel.search.train_size import CHIPS, MOST, ROUNDING, TrainRunQuestion, checkpoint_bytes, sized
+from trnmodel.search.train_size import CHIPS, MOST, OWNER, ROUNDING, TrainRunQuestion, checkpoint_bytes, sized
 from trnmodel.steps.legal import most_tokens, refuse_longer
 from trnmodel.steps.mapping import DEGREES, Mapping
 from trnmodel.training.step import TrainStep
@@ -422,9 +422,9 @@ def train_run(
     days: float | None = None,
     usd: float | None = None,
     bill: str = "rented",
-    pricing: str | Rent = "capacity-block",
+    pricing: str = "capacity-block",
     region: str | None = None,
-    owner: str | Owner = "hyperscaler",
+    owner: str | Owner = OWNER,
     precision: str | Precision = "bf16",
     efficiencies: str | Trainer | None = None,
     seq: int | None = None,
@@ -446,9 +446,9 @@ def train_run(
     days: float | None = None,
     usd: float | None = None,
     bill: str = "rented",
-    pricing: str | Rent = "capacity-block",
+    pricing: str = "capacity-block",
     region: str | None = None,
-    owner: str | Owner = "hyperscaler",
+    owner: str | Owner = OWNER,
     precision: str | Precision = "bf16",
     efficiencies: str | Trainer | None = None,
     seq: int | None = None,
@@ -468,7 +468,7 @@ def train_run(
     days=Number(TINY),
     usd=Number(TINY),
     bill=Word(("rented", "owned")),
-    pricing=Checked("one of the pricings, or a Rent", {"enum": [*PRICINGS]}),
+    pricing=Word(PRICINGS),
     region=Checked("a region or seller that a published price names", {"type": "string"}),
     owner=Named("an owner"),
     precision=PRECISION,
@@ -491,9 +491,9 @@ def train_run(
     days: float | None = None,
     usd: float | None = None,
     bill: str = "rented",
-    pricing: str | Rent = "capacity-block",
+    pricing: str = "capacity-block",
     region: str | None = None,
-    owner: str | Owner = "hyperscaler",
+    owner: str | Owner = OWNER,
     precision: str | Precision = "bf16",
     efficiencies: str | Trainer | None = None,
     seq: int | None = None,
@@ -530,7 +530,7 @@ def train_run(
         first within them. [USD]
     bill : str
         Whose dollars `usd` limits: "rented" at `pricing`, or "owned". [-]
-    pricing, region : str or Rent
+    pricing, region : str
         How and where chips are rented, as in `tm.rent`. [-]
     owner : str or Owner
         Who owns in the dollars of an owner, as in `tm.tco`. [-]
@@ -583,6 +583,8 @@ def train_run(
     ('hgx-h100', [])
     """
     chosen = read_model(model)
+    if region is not None:
+        known_place(region)
     seq = int(min(SEQ, most_tokens(chosen))) if seq is None else seq
     refuse_longer(chosen, "seq", seq)
     ask = {
@@ -603,23 +605,20 @@ def train_run(
         days=days,
         usd=usd,
         bill=bill,
-        pricing=pricing if isinstance(pricing, Rent) else choice("pricing", pricing, PRICINGS),
+        pricing=pricing,
         region=region,
-        owner=read_owner(owner),
+        owner=OWNER if isinstance(owner, str) and owner == OWNER else read_owner(owner),  # an unknown one is refused
         ask=ask,
         best=best,
     )
     if isinstance(systems, str | System):
-        return _run(question, systems)
-    return side_by_side(question, asked_systems(_listed(systems)), _run)
+        return _run(question, find_system(systems, "systems"))
+    if systems is None:
+        refuse("systems", systems, "allowed are ids or names of systems, one or several")
+    return side_by_side(question, asked_systems(systems), _run)
 
 
-def _listed(systems: Any) -> Any:
-    """Return systems that are named; none is refused, for a run has no systems of its own."""
-    return systems if systems is not None else refuse("systems", systems, "allowed are systems, one or several")
-
-
-def _run(question: TrainRunQuestion, system: str | System) -> TrainRun:
+def _run(question: TrainRunQuestion, system: System) -> TrainRun:
     """Return the run of a question on one system; raise ImpossibleError where it takes too long or costs too much."""
     if question.chips is not None:
         run = _best(question, domains(system, question.chips))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trnmodel.arguments import ImpossibleError, Same, one_of
-from trnmodel.catalog.rents import Rent, rent
+from trnmodel.catalog.rents import rent
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import find as find_system
 from trnmodel.draws import deviations, stretch
@@ -47,12 +47,7 @@ def budget(tokens: float) -> str:
 
 def paid_by(question: TrainRunQuestion) -> str:
     """Return who pays in the dollars that a question limits, in words."""
-    return f"owned by a {question.owner.id}" if question.bill == "owned" else f"rented ({pricing_of(question)})"
-
-
-def pricing_of(question: TrainRunQuestion) -> str:
-    """Return the name of the pricing of a question."""
-    return question.pricing.pricing if isinstance(question.pricing, Rent) else question.pricing
+    return f"owned by a {question.owner_id}" if question.bill == "owned" else f"rented ({question.pricing})"
 
 
 def sized_by(question: TrainRunQuestion) -> str:
@@ -230,10 +225,10 @@ class TrainRuns(Card):
         rates = f"MFU {100 * float(run.mfu):.3g} %, {run.bound} takes most of a step"
         days = f"{spent['calendar_days'].told('days')} with failures on {run.chips:,.0f} chips"
         days += f" and {counted(int(spares), 'spare')}" if spares else ""
-        bills = f"rented ({pricing_of(q)}): {short['renter_usd'].usd_in_words()}"
+        bills = f"rented ({q.pricing}): {short['renter_usd'].usd_in_words()}"
         return [
             f"{name}: {days}{self._against_first(run)}",
-            f"  {bills}; owned by a {q.owner.id}: {short['owner_usd'].usd_in_words()}",
+            f"  {bills}; owned by a {q.owner_id}: {short['owner_usd'].usd_in_words()}",
             f"  {short['site_j'].told('MWh', MWH)} at the site; {rates}; {busy} of the time is useful",
             f"  {run.words}; {run.stack.id} ({run.stack.kind})",
         ]

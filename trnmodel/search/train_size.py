@@ -10,7 +10,7 @@ import numpy as np
 
 from trnmodel.arguments import ImpossibleError
 from trnmodel.catalog.prices import Owner
-from trnmodel.catalog.rents import Rent, rent
+from trnmodel.catalog.rents import rent
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.catalog.trainers import trainer
@@ -21,6 +21,7 @@ from trnmodel.search.train_search import grid, space
 from trnmodel.training.rank import ELEMENT_BYTES
 from trnmodel.units import DAY, HOUR, MILLION, format_digits
 
+OWNER = "hyperscaler"
 CHIPS = 8192  # of a run that nothing else sizes
 MOST = 2**20  # chips, sequences of a step
 BLOCKS = 64  # of numbers of domains between two powers of two, of each of which one is tried
@@ -43,11 +44,16 @@ class TrainRunQuestion:
     days: float | None
     usd: float | None
     bill: str
-    pricing: str | Rent
+    pricing: str
     region: str | None
-    owner: Owner
+    owner: str | Owner
     ask: Mapping[str, Any]
     best: int
+
+    @property
+    def owner_id(self) -> str:
+        """Id of the owner."""
+        return self.owner if isinstance(self.owner, str) else self.owner.id
 
 
 class Size(NamedTuple):
@@ -147,7 +153,7 @@ def _blocks(low: int, high: int) -> list[int]:
     Examples
     --------
     >>> _blocks(8, 16), len(_blocks(1024, 2048)), _blocks(1024, 2048)[0]
-    ([9, 10, 11, 12, 13, 14, 15], 64, 1036)
+    ([9, 10, 11, 12, 13, 14, 15], 64, 1040)
     """
     between = np.arange(low + 1, high)
     parts = np.array_split(between, min(BLOCKS, between.size)) if between.size else []
