@@ -38,6 +38,7 @@ _HOMES = {  # module that defines public names, with these names
     "trnmodel.search.sensitivity": ("Sensitivity", "sensitivity"),
     "trnmodel.search.sweep": ("sweep",),
     "trnmodel.search.train_run": ("TrainRun", "train_run"),
+    "trnmodel.search.train_runs": ("TrainRuns",),
     "trnmodel.evidence.score": ("validate", "validation"),
     "trnmodel.catalog.stacks": ("efficiencies",),
     "trnmodel.steps.answers": ("MemoryFit", "Step"),

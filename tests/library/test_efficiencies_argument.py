@@ -40,7 +40,7 @@ CALLS = {
     ),
     "tm.train_run": (
         tm.train_run,
-        {"model": MODEL, "system": "hgx-h100", "tokens": 1e9, "chips": 8, "global_batch": 8, "recompute": ["none"]},
+        {"model": MODEL, "systems": "hgx-h100", "tokens": 1e9, "chips": 8, "global_batch": 8, "recompute": ["none"]},
     ),
     "tm.efficiencies": (tm.efficiencies, {"chip": "trainium2"}),
 }

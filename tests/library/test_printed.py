@@ -105,6 +105,7 @@ CALLS: dict[str, Callable[[], Any]] = {
     "training step": trained,
     "training step, several points": lambda: trained(global_batch=[64, 128]),
     "training run": lambda: tm.train_run(SMALL, TRN2, tokens=1e12, chips=64),
+    "training runs": lambda: tm.train_run(SMALL, [TRN2, TRN3, "gb200-nvl72"], tokens=1e12, chips=144),
     "collective": lambda: tm.collective("all_reduce", 2.0**20, TRN2, chips=16),
     "collective, several points": lambda: tm.collective("all_reduce", [2.0**20, 2.0**30], TRN2, chips=16),
     "kernel": lambda: tm.kernel.matmul("trainium2", 1024, 1024, 1024),
@@ -141,7 +142,7 @@ def printed() -> str:
 
 
 SECTIONS = dict(re.findall(r"^# (.+)\n([\s\S]+?)(?=\n\n# |\n\Z)", GOLDEN.read_text(encoding="utf-8"), re.MULTILINE))
-PROSE = "plan", "plan with prefill apart", "comparison", "cost of a token"  # whose cards are sentences
+PROSE = "plan", "plan with prefill apart", "comparison", "cost of a token", "training runs"  # whose cards are sentences
 TYPED = "sensitivity", "deployment", "mapping", "precision", "model"  # which name what a caller types
 FORBIDDEN = r"\bUSD\b|mtoken|[a-z]_(s|bytes|usd|flop)\b|(?<!for) a (chip|user|token|rank|h)\b|\bnan\b|\de[+-]\d"
 

@@ -226,15 +226,19 @@ def compare(
         str | None,
         typer.Option(help="System that the others are compared with; default the leader.", **_name("system")),
     ] = None,
+    pricing: Pricing = "capacity-block",
+    region: Annotated[str | None, typer.Option(help="Region or seller; default all that are published.")] = None,
+    owner: Owner = "hyperscaler",
     precision: BestDtypes = None,
     stack: Software = None,
     name: ModelName = None,
     as_json: Json = False,
 ) -> None:
-    """Put systems side by side for one request, in common draws: who leads, how sure that is, where the order flips."""
+    """Put systems side by side for one request: who leads, how sure that is, where order and prices tie."""
     with plain_errors(ctx, speeds="speed"):
         request = trnmodel.Request(prompt, output, None, ttft, percentile, prefix, requests)
         ask: dict[str, Any] = {"speeds": speed, "precision": precision, "efficiencies": stack, "baseline": baseline}
+        ask |= {"pricing": pricing, "region": region, "owner": owner}
         result = trnmodel.compare(trnmodel.model(model, name), request, systems, **ask)
         if not as_json:
             _print(ctx, "\n".join(result.card()), None, as_json, result.lines)
@@ -332,9 +336,29 @@ def goodput(
 def train(
     ctx: typer.Context,
     model: Model,
-    system: Where,
+    systems: Annotated[
+        list[str],
+        typer.Option(
+            metavar="SYSTEM,...",
+            help="Systems: one, or several with commas, side by side.",
+            callback=terminal.identifiers("system"),
+            autocompletion=terminal.complete_last("system"),
+        ),
+    ],
     tokens: Annotated[float, typer.Option(help="Tokens to be seen: 15T, 300B, 1e12.", **NUMBER)],
-    chips: Annotated[int, typer.Option(help="Chips of the job, in whole scale-up domains.", **WHOLE)] = 8192,
+    chips: Annotated[
+        int | None,
+        typer.Option(help="Chips of the job, in whole scale-up domains; default 8192 without days or USD.", **WHOLE),
+    ] = None,
+    days: Annotated[
+        float | None,
+        typer.Option(help="Days that the run may take, failures counted; without chips the fewest that do.", **NUMBER),
+    ] = None,
+    usd: Annotated[
+        float | None,
+        typer.Option(help="USD that the run may cost; without chips and days the run that ends first.", **NUMBER),
+    ] = None,
+    bill: Annotated[str, typer.Option(help="Whose USD they are: rented or owned.")] = "rented",
     seq: Annotated[int | None, typer.Option(help="Tokens of a sequence; default 8192.", **WHOLE)] = None,
     batch: Annotated[
         int | None, typer.Option(help="Sequences of a step; default as many as hold 16 Mi tokens.", **WHOLE)
@@ -343,22 +367,29 @@ def train(
     stack: Trainer = None,
     owner: Owner = "hyperscaler",
     pricing: Pricing = "capacity-block",
+    region: Annotated[str | None, typer.Option(help="Region or seller; default all that are published.")] = None,
     name: ModelName = None,
     as_json: Json = False,
 ) -> None:
-    """Days of a training run on the best mapping: what bounds it, what loses, what constraints cost, and dollars."""
+    """Days, dollars and energy of a training run on the best mapping: who is first, and what bounds each system."""
     from trnmodel.search import train_report
 
     with plain_errors(ctx):
         ask: dict[str, Any] = {
             "tokens": tokens,
             "chips": chips,
+            "days": days,
+            "usd": usd,
+            "bill": bill,
+            "pricing": pricing,
+            "region": region,
+            "owner": owner,
             "seq": seq,
             "global_batch": batch,
         }
-        run = trnmodel.train_run(trnmodel.model(model, name), system, precision=precision, efficiencies=stack, **ask)
-        lines = [] if as_json else train_report.lines(run, owner, pricing)
-        _print(ctx, "\n".join(lines), train_report.frame(run, owner, pricing) if as_json else None, as_json, [run])
+        runs = trnmodel.train_run(trnmodel.model(model, name), systems, precision=precision, efficiencies=stack, **ask)
+        lines = [] if as_json else train_report.lines(runs.runs[0]) if len(systems) == 1 else runs.card()
+        _print(ctx, "\n".join(lines), train_report.table(runs) if as_json else None, as_json, runs.runs)
 
 
 @app.command(cls=question("token_cost"))

@@ -25,7 +25,7 @@ from trnmodel.reliability.goodput import replica_availability, replica_downtime
 from trnmodel.result import Basis, Grounded, reason_mask, tidy
 from trnmodel.search.chip_seconds import TokenCost, TokenCostQuestion, cost_line
 from trnmodel.search.choice import Choice
-from trnmodel.search.token_cost import owned_price
+from trnmodel.search.token_cost import owned_rent
 from trnmodel.serving.account import draw_widths
 from trnmodel.steps.request import Request
 from trnmodel.units import HOUR, MILLION
@@ -250,7 +250,7 @@ class Capacity(Grounded):
 
     def _owner_draws(self) -> NDArray:
         """Return the owner's hour of a chip in each of the common draws [USD/h]."""
-        return _token_cost(self, owned_price(self.owned), self.owned).common_usd_per_h()
+        return _token_cost(self, owned_rent(self.owned), self.owned).common_usd_per_h()
 
     @property
     def usd_per_mtoken(self) -> float:
@@ -291,7 +291,7 @@ class Capacity(Grounded):
             rows.append(
                 {"kind": "rent", "pricing": "", "usd_per_month": np.nan, "why": self.question.price(self.system).why}
             )
-        rows.append(self._line("owned", owned_price(self.owned), self._owner_draws()))
+        rows.append(self._line("owned", owned_rent(self.owned), self._owner_draws()))
         request = self.choice.question.request
         for api in hosted(self.model.id):
             each = api.usd_per_token(request.input_tokens, request.output_tokens)

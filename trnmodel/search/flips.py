@@ -9,7 +9,7 @@ import numpy as np
 from trnmodel.search.capacity import Capacity
 from trnmodel.search.choice import Choice
 from trnmodel.search.compare import Flip, compare
-from trnmodel.search.token_cost import tie_usd_per_chip_h
+from trnmodel.search.token_cost import tie
 from trnmodel.units import format_digits
 
 
@@ -46,14 +46,14 @@ def flips(best: Capacity, rival: Capacity, software: tuple[Choice, ...]) -> Flip
     Speeds are looked for from 1 token/s per user up, at the software and in the formats that a plan tries.
     """
     one, other = (rival, best) if rival.rented.rent.why else (best, rival)
-    tie, low, high = (float(np.mean(x)) for x in tie_usd_per_chip_h(one.rented, other.rented))
+    at, low, high = (float(np.mean(x)) for x in tie(one.rented, other.rented))
     request = replace(best.choice.question.request, requests_per_s=None)
     turns = compare(best.model, request, [best.system, rival.system], baseline=best.system).flips
     return Flips(
         best=best.choice,
         rival=rival.choice,
         priced=one.choice,
-        tie_usd_per_chip_h=tie,
+        tie_usd_per_chip_h=at,
         tie_low=low,
         tie_high=high,
         usd_per_chip_h=float(one.rented.rent.usd_per_chip_h),

@@ -109,9 +109,7 @@ class TokenCosts(Card):
             rival = other[one.stack_kind]
             row: dict[str, Any] = {"system": system, "against": against, "software": one.stack_kind}
             names = ("break_even_usd_per_chip_h", "break_even_usd_per_chip_h_low", "break_even_usd_per_chip_h_high")
-            row |= dict(zip(names, tie_usd_per_chip_h(one, rival), strict=True)) | {
-                "usd_per_chip_h": one.usd_per_chip_h
-            }
+            row |= dict(zip(names, tie(one, rival), strict=True)) | {"usd_per_chip_h": one.usd_per_chip_h}
             lacking = [f"{who.system.id}: {who.lacking}" for who in (one, rival) if who.lacking]
             lacking += [f"{against}: {rival.rent.why}"] * bool(rival.rent.why)
             rows.append(row | {"basis": one.basis, "reason": "; ".join(lacking)})
@@ -233,14 +231,14 @@ class TokenCosts(Card):
         return pd.concat([one.to_frame(bands) for one in self.lines], ignore_index=True)
 
 
-def tie_usd_per_chip_h(one: TokenCost, other: TokenCost) -> tuple[Any, Any, Any]:
+def tie(one: TokenCost, other: TokenCost) -> tuple[Any, Any, Any]:
     """Price at which one ties with another, with the ends of its range over the common draws."""
     if not (one.fast_enough and other.fast_enough):
         return np.nan, np.nan, np.nan
     times = other.chip_s() / one.chip_s()
     below, above = joint_widths(other, times, other.common_chip_s() / one.common_chip_s())
-    tie = np.asarray(other.usd_per_chip_h) * times
-    return tie, tie * np.exp(-below), tie * np.exp(above)
+    price = np.asarray(other.usd_per_chip_h) * times
+    return price, price * np.exp(-below), price * np.exp(above)
 
 
 @declare(
@@ -342,7 +340,7 @@ def token_cost(
     return TokenCosts(q, tuple(lines))
 
 
-def owned_price(cost: Cost) -> Rent:
+def owned_rent(cost: Cost) -> Rent:
     """Return the owner's cost of a useful chip-hour as a price."""
     spec, why = cost.system, "" if np.all(cost.valid) else f"{cost.system.id}, owned: {cost.reason}"
     about: dict[str, Any] = {
@@ -366,7 +364,7 @@ def _price(pricing: Any, spec: System, model: Transformer, region: str | None) -
     owned = pricing if isinstance(pricing, Cost) else None
     if owned is not None:
         same_owner("pricing", owned, spec, model)
-    pricing = pricing if owned is None else owned_price(owned)
+    pricing = pricing if owned is None else owned_rent(owned)
     return rent(spec, pricing, region) if isinstance(pricing, str | Rent) else own(
         spec, numbers("pricing", pricing, TINY)
     ), owned

@@ -49,6 +49,7 @@ NOT_TYPED = {
     "TokenCost": "a line of TokenCosts",
     "TokenCosts": "made by tm.token_cost",
     "TrainRun": "made by tm.train_run",
+    "TrainRuns": "made by tm.train_run",
     "TrainStep": "made by tm.train_step",
 }
 
@@ -314,7 +315,7 @@ def _searches() -> Iterator[Call]:
     both = f"systems='trn2.3xlarge', prefill_systems='trn2.3xlarge', {PROMISED}"
     for name, asked, kinds in (
         ("tm.plan", f"model='llama-3.1-8b', {both}", "object: systems prefill_systems; any: pricing"),
-        ("tm.compare", f"model='llama-3.2-1b', {ends}", "object: systems"),
+        ("tm.compare", f"model='llama-3.2-1b', {ends}", "object: systems; any: region"),
     ):
         yield _call("doors", name, asked, kinds)
 
@@ -366,9 +367,16 @@ def _roots() -> Iterator[Call]:
     yield _call(
         "doors",
         "tm.train_run",
-        "model='llama-3.2-1b', system='hgx-a100', tokens=1e12, chips=8, seq=2048, global_batch=8, batch_slack=0.0, "
+        "model='llama-3.2-1b', systems='hgx-a100', tokens=1e12, chips=8, seq=2048, global_batch=8, batch_slack=0.0, "
         "recompute=['none'], zero=[1], sequence_parallel=[True]",
-        "list: recompute; any: zero sequence_parallel",
+        "object: systems; list: recompute; any: zero sequence_parallel region",
+    )
+    yield _call(
+        "doors",
+        "tm.train_run",
+        "model='llama-3.2-1b', systems=['hgx-a100', 'hgx-h100'], tokens=1e12, days=500.0, seq=2048, global_batch=8, "
+        "recompute=['none'], zero=[1], sequence_parallel=[True]",
+        "object: systems; list: recompute; any: zero sequence_parallel region",
     )
     yield _call("doors", f"{RUN}.days_at", "mfu=0.4", "number: mfu")
     yield _call(

@@ -41,7 +41,7 @@ BASES = {
     "tco": "system='trn3-nl32x2-pcie160'",
     "energy": "step=served(), batch=4, request=tm.Request(512, 64)",
     "train_step": "model='gpt3-6.7b', system='hgx-a100', mapping=tm.Mapping(tp=2), global_batch=8, seq=2048",
-    "train_run": "model='llama-3.2-1b', system='hgx-a100', tokens=1e12, chips=8, seq=2048, global_batch=8",
+    "train_run": "model='llama-3.2-1b', systems='hgx-a100', tokens=1e12, chips=8, seq=2048, global_batch=8",
     "collective": "kind='all_reduce', message_bytes=2**20, system='trn2.48xlarge'",
     "clos": "switch_bits_per_s=25.6e12, port_bits_per_s=100e9, layers=3",
     "kernel.matmul": "chip='trainium2', m=512, n=512, k=512",
