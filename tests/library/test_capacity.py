@@ -227,14 +227,12 @@ def test_bands_of_counts_are_ranges_of_the_draws():
 
 def test_the_price_at_a_tie_gives_both_the_same_dollars_per_token():
     flips = tm.plan(MODEL, REQUEST, ["trn3-nl72x2-pcie160", "hgx-h200"], users=1000).flips()
-    usd_per_request = [
-        c.request_chip_s * price / 3600
-        for c, price in ((flips.priced, flips.tie_usd_per_chip_h), (flips.other, flips.other_usd_per_chip_h))
-    ]
-    assert usd_per_request[0] == pytest.approx(usd_per_request[1], rel=1e-9)
-    assert flips.priced.system.id == "trn3-nl72x2-pcie160"  # nobody publishes its price
-    assert flips.other_usd_per_chip_h == tm.rent("hgx-h200", "capacity-block").usd_per_chip_h
-    assert flips.tie_low < flips.tie_usd_per_chip_h < flips.tie_high
+    assert flips.best.system.id == "hgx-h200"
+    price = flips.price
+    assert price.usd_per_chip_h == tm.rent("hgx-h200", "capacity-block").usd_per_chip_h
+    ours, theirs = flips.best.request_chip_s * price.usd_per_chip_h, flips.rival.request_chip_s
+    assert ours == pytest.approx(theirs * price.against_break_even_usd_per_chip_h, rel=1e-9)
+    assert np.isnan(price.break_even_usd_per_chip_h)  # nobody publishes a price of Trainium3
 
 
 def test_a_plan_as_data_keeps_its_schema_and_a_band_for_every_figure():

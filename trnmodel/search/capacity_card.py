@@ -11,7 +11,9 @@ import pandas as pd
 from trnmodel.search import plan_card
 from trnmodel.search.capacity import Capacity
 from trnmodel.search.choice import Choice
-from trnmodel.search.flips import Flips, speeds_in_words
+from trnmodel.search.compare import flips_in_words
+from trnmodel.search.flips import Flips
+from trnmodel.search.price_ties import ties_in_words
 from trnmodel.units import counted, format_digits, format_quantity, format_within
 
 if TYPE_CHECKING:
@@ -203,12 +205,9 @@ def _flipped(found: Flips | None) -> list[str]:
     ratio = rival.merit() / best.merit()
     made = f"it makes {format_digits(ratio, 2)} times as many tokens per paid chip"
     parts = [f"What would flip the order against {plan_card.named(rival)}: {made}."]
-    if np.isfinite(found.tie_usd_per_chip_h):
-        tie = _usd(found.tie_usd_per_chip_h, found.tie_low, found.tie_high)
-        own = f", not at its ${found.usd_per_chip_h:,.3g}" if np.isfinite(found.usd_per_chip_h) else ""
-        where = f"a token costs the same on both at {tie} per chip-hour of {found.priced.place}{own}"
-        parts.append(f"  Price: {where}; {found.other.place} costs ${found.other_usd_per_chip_h:,.3g}.")
-    parts.append(f"  Speed: {speeds_in_words(found)}.")
+    parts += [f"  Price: {line}." for line in ties_in_words(found.price)]
+    turns = flips_in_words(found.speeds) or ["the order per chip stays the same at every speed"]
+    parts += [f"  Speed: {line}." for line in turns]
     parts += [f"  Software: {_software(found)}."] if found.software else []
     return parts
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from trnmodel.search.capacity import Capacity
 from trnmodel.search.choice import Choice
 from trnmodel.search.flips import Flips
 from trnmodel.search.pairs import Pair
+from trnmodel.search.price_ties import PriceTie
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,16 +85,9 @@ def _flips(found: Flips | None) -> dict[str, Any] | None:
     """Return what would flip the order as plain data."""
     if found is None:
         return None
-    price = {name: _plain(getattr(found, name)) for name in ("tie_usd_per_chip_h", "tie_low", "tie_high")}
-    price |= {name: _plain(getattr(found, name)) for name in ("usd_per_chip_h", "other_usd_per_chip_h")}
+    price = {name: _word(value) for name, value in found.price._asdict().items()}
     speeds = [one._asdict() for one in found.speeds]
-    return {
-        "best": found.best.place,
-        "rival": found.rival.place,
-        "priced": found.priced.place,
-        **price,
-        "speeds": speeds,
-    }
+    return {"best": found.best.place, "rival": found.rival.place, "price": price, "speeds": speeds}
 
 
 def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -145,7 +140,10 @@ def data_schema() -> dict[str, Any]:
             "other_software": {"type": "array", "items": {"$ref": "#/$defs/choice"}},
             "next_mapping": {"type": "array", "items": {"$ref": "#/$defs/choice"}},
             "why": {"type": "object", "description": "Why each other system loses, by its id"},
-            "flips": {"type": ["object", "null"], "properties": {"speeds": _table(SPEED)}},
+            "flips": {
+                "type": ["object", "null"],
+                "properties": {"price": _row(PriceTie._fields), "speeds": _table(SPEED)},
+            },
             "nearest": {"type": "string", "description": "The nearest question that works, where none does"},
             "command": {"type": "string", "description": "The command that starts the server"},
             "no_command": {"type": "string", "description": "Why no document gives a command"},
@@ -161,7 +159,12 @@ def _maybe(name: str) -> dict[str, Any]:
 
 def _table(columns: tuple[str, ...]) -> dict[str, Any]:
     """Return the schema of the rows of a table."""
-    return {"type": "array", "items": {"type": "object", "properties": {name: _number(name) for name in columns}}}
+    return {"type": "array", "items": _row(columns)}
+
+
+def _row(columns: Iterable[str]) -> dict[str, Any]:
+    """Return the schema of named values."""
+    return {"type": "object", "properties": {name: _number(name) for name in columns}}
 
 
 def _number(name: str, kind: type | None = None) -> dict[str, Any]:
