@@ -149,7 +149,7 @@ def _basis(r: Reading, points: Mapping[str, Any]) -> Basis:
 
 
 class Banded(NamedTuple):
-    """What the model gives for a reading, the ends of its 90 % interval, and what it rests on: a word and its reason."""
+    """What the model gives for a reading, the ends of its 90 % interval, and what these rest on."""
 
     value: float
     low: float
@@ -176,11 +176,15 @@ def banded(of: Iterable[Reading]) -> list[Judged]:
     of = list(of)
     rooms = {r: _room(r) for r in of}
     values = predicted(r for r, room in rooms.items() if not room)
-    known = {r: value for r, value in values.items() if not isinstance(value, UnreadableRowError)}
-    steps = [r for r in known if where(r)["part"] == TRAINING]
-    judged: dict[Reading, Judged] = {r: value for r, value in values.items() if isinstance(value, UnreadableRowError)}
-    judged |= {r: _trained(r, known[r]) for r in steps} | _banded({r: x for r, x in known.items() if r not in steps})
-    for r, one in judged.items():
+    judged, others = dict[Reading, Judged](), dict[Reading, float]()
+    for r, value in values.items():
+        if isinstance(value, UnreadableRowError):
+            judged[r] = value
+        elif where(r)["part"] == TRAINING:
+            judged[r] = _trained(r, value)
+        else:
+            others[r] = value
+    for r, one in (judged | _banded(others)).items():
         rooms[r][:] = [one]
     return [rooms[r][0] for r in of]
 
@@ -193,7 +197,7 @@ def _trained(r: Reading, value: float) -> Banded:
 
 
 def _banded(values: Mapping[Reading, float]) -> dict[Reading, Judged]:
-    """Return the intervals of predictions by the rows near them and, outside of these, by the ranges of their stacks."""
+    """Return the intervals of predictions: by the rows near them and, outside of these, by their stacks' ranges."""
     bases = _bases(values)
     widths: dict[Reading, Widths | UnreadableRowError] = {r: basis.sides for r, basis in bases.items()}
     outside = [r for r, one in bases.items() if one.word == "extrapolated" and where(r)["part"] not in PLAIN]

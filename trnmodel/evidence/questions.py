@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trnmodel.arguments import Same
 from trnmodel.catalog.specs import Chip
+from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.trainers import trainer
 from trnmodel.evidence.primitives import PRIMITIVES, bare_chip, in_step_s
@@ -27,7 +29,7 @@ from trnmodel.models.transformer import Transformer, model
 from trnmodel.steps.inference import MemoryFit, Step, decode_step, memory_fit, prefill
 from trnmodel.steps.legal import reaching, running
 from trnmodel.steps.mapping import Mapping as Degrees
-from trnmodel.steps.rank import site
+from trnmodel.steps.rank import Site, site
 from trnmodel.training.step import PLACEMENT, TrainStep, train_step
 
 MICRO = (1, 2, 4, 8, 16, 32)  # sizes of a micro-batch that are tried
@@ -37,8 +39,16 @@ SIZES = ("batch", "compiled_batch", "prompt", "input_tokens", "output_tokens", "
 def _asked(r: Reading, tune: Tune | None, longest: Any, phase: Phase) -> dict[str, Any]:
     """Return what every question of a reading is asked with: a run that was measured has been legal."""
     where, chosen, at = machine(r), reaching(model(r.model), float(np.max(longest))), r.degrees
-    stack = running(chosen, site(where, at.lnc), at, stack_of(r, tune), phase)
+    stack = _running(Same(chosen), Same(site(where, at.lnc)), Same(at), Same(stack_of(r, tune)), phase)
     return {"model": chosen, "system": where, "mapping": at, "precision": r.precision, "efficiencies": stack}
+
+
+@lru_cache(maxsize=512)
+def _running(
+    model: Same[Transformer], at: Same[Site], mapping: Same[Degrees], stack: Same[Efficiencies], phase: Phase
+) -> Efficiencies:
+    """Return what `running` gives: the same object each time, as settings are saved by object."""
+    return running(model.it, at.it, mapping.it, stack.it, phase)
 
 
 def _decode(r: Reading, tune: Tune | None, breakdown: bool = False) -> Step:
