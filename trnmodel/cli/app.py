@@ -165,8 +165,9 @@ def plan(
         own = trnmodel.model(model, name)
         ask: dict[str, Any] = {"precision": precision, "efficiencies": stack, "prefill_systems": prefill_system or None}
         result = trnmodel.plan(own, request, system or None, **ask)
-        frame = result.to_frame(bands=as_json)
-        frame = frame.assign(command=[result.command, *[""] * (len(frame) - 1)])
+        frame = result.to_frame(bands=True) if as_json else None  # which loads pandas
+        if frame is not None:
+            frame = frame.assign(command=[result.command, *[""] * (len(frame) - 1)])
         _print(ctx, "\n".join(result.card()), frame, as_json, result.choices)
 
 
@@ -234,7 +235,8 @@ def decode(
     with plain_errors(ctx):
         ask = {"batch": batch, "context": context, "precision": precision, "efficiencies": stack}
         result = trnmodel.decode_step(trnmodel.model(model, name), system, trnmodel.Mapping(tp=tp, ep=ep), **ask)
-        _print(ctx, answers.rated(result), result.to_frame(bands=True), as_json, [result])
+        frame = result.to_frame(bands=True) if as_json else None  # which loads pandas
+        _print(ctx, answers.rated(result), frame, as_json, [result])
 
 
 @app.command(cls=question("decode_step"))
