@@ -294,7 +294,7 @@ def assemble(spec_type: type[Spec], entity: str, **parts: Any) -> dict:
     kwargs: dict = {"id": entity, "name": entity_row(entity).name, **parts}
     used: dict[str, Ruled] = {}
     about = _of(entity)
-    for name, kind in _kinds(spec_type).items() if about else ():
+    for name, kind in _kinds(spec_type).items() if about else ():  # type: ignore[arg-type]
         stated = about.get(name, {})
         if stated and kind not in ("Mapping", "tuple"):
             stated = {qualifier: ruled for qualifier, ruled in stated.items() if not qualifier}

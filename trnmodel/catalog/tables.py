@@ -192,14 +192,15 @@ def read_csv(path: Path, row_type: type[Row]) -> list[Row]:
     Raises DataError naming the file, the row and the column.
     """
     with path.open(newline="", encoding="utf-8") as stream:
-        header, *lines = [line for line in csv.reader(stream, strict=True) if line] or [None]
+        lines = [line for line in csv.reader(stream, strict=True) if line]
     expected = [f.name for f in msgspec.structs.fields(row_type)]
+    header = lines[0] if lines else None
     if header != expected:
         raise DataError(f"{path.name} row 1: columns are {header}, expected {expected}")
-    for number, line in enumerate(lines, start=2):
+    for number, line in enumerate(lines[1:], start=2):
         if len(line) != len(expected):
             raise DataError(f"{path.name} row {number}: expected {len(expected)} cells")
-    rows = [dict(zip(expected, line, strict=True)) for line in lines]
+    rows = [dict(zip(expected, line, strict=True)) for line in lines[1:]]
     try:
         return msgspec.convert(rows, list[row_type], strict=False)  # type: ignore[valid-type]
     except msgspec.ValidationError:

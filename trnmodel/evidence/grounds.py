@@ -199,7 +199,7 @@ def _trained(r: Reading, value: float) -> Banded:
 def _banded(values: Mapping[Reading, float]) -> dict[Reading, Judged]:
     """Return the intervals of predictions: by the rows near them and, outside of these, by their stacks' ranges."""
     bases = _bases(values)
-    widths: dict[Reading, Widths | UnreadableRowError] = {r: basis.sides for r, basis in bases.items()}
+    widths: dict[Reading, Any] = {r: basis.sides for r, basis in bases.items()}
     outside = [r for r, one in bases.items() if one.word == "extrapolated" and where(r)["part"] not in PLAIN]
     for group in grouped(outside):
         widths |= _ranged(group, values, bases)
@@ -253,5 +253,5 @@ def _alone(r: Reading, basis: Basis) -> Widths | UnreadableRowError:
     try:
         below, above = spread(basis, stack_of(r), lambda e: np.asarray(predict(r, lambda _: e)))
     except UnreadableRowError as reason:
-        return reason
+        return UnreadableRowError(str(reason))
     return float(below), float(above)

@@ -334,4 +334,4 @@ def _alone(r: Reading, tune: Tune | None) -> float | UnreadableRowError:
     try:
         return predict(r, tune)
     except UnreadableRowError as reason:
-        return reason
+        return UnreadableRowError(str(reason))  # without the frames that it was raised in

@@ -427,6 +427,7 @@ def _reading(row: Mapping[str, str], d: Decision, models: Mapping[str, Any] | No
     if d.question.startswith(TRAINING):
         n |= {"dp": _first(n["dp"], _replicas(n, _machine(where, 0, 0), machines)), "tp": _first(n["tp"], 1.0)}
     mapping = _mapping(n, number(say["replicas"]))
+    sizes = _batches(n, say, mapping[2]) | _lengths(n, say)
     return Reading(
         meaning=meaning,
         model=known,
@@ -446,6 +447,5 @@ def _reading(row: Mapping[str, str], d: Decision, models: Mapping[str, Any] | No
         new_tokens=_first(number(say["new_tokens"]), 1.0),
         moe_ep=int(_first(number(say["moe_ep"]), 1)),
         machines=machines,
-        **_batches(n, say, mapping[2]),
-        **_lengths(n, say),
+        **{name: math.nan if math.isnan(size) else size for name, size in sizes.items()},  # one NaN equals itself
     )

@@ -124,7 +124,7 @@ class Wiring:
     def place_routes(self) -> tuple[tuple[tuple[Route, ...], ...], ...]:
         """Routes between chips that differ in one alone: position in a tray, tray, rack."""
         if known := self.known.get(("place_routes", "world", "", ())):
-            return known  # type: ignore[no-any-return]
+            return known
         nodes = self.graph.nodes
         place = np.array([[nodes[chip][name] for name in PLACES] for chip in self.chips], dtype=object)
         differ = place[:, None] != place
@@ -135,7 +135,7 @@ class Wiring:
         """Return the routes between the chips of a rack, or of the domain."""
         choice("scope", scope, SCOPES)
         if known := self.known.get(("farthest_routes", scope, "", ())):
-            return known  # type: ignore[no-any-return]
+            return known
         if not any(kind == "switch" for _, kind in self.graph.nodes(data="kind")):
             within = self.hops[:, self.racks == self.racks[0]] if scope == "rack" else self.hops
             return (((int(within[0].max()), 0),),)
