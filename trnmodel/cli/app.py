@@ -267,7 +267,8 @@ def decode(
     with plain_errors(ctx):
         ask = {"batch": batch, "context": context, "precision": precision, "efficiencies": stack}
         result = trnmodel.decode_step(trnmodel.model(model, name), system, trnmodel.Mapping(tp=tp, ep=ep), **ask)
-        _print(ctx, answers.rated(result), result.to_frame(bands=True), as_json, [result])
+        frame = result.to_frame(bands=True) if as_json else None  # which loads pandas
+        _print(ctx, answers.rated(result), frame, as_json, [result])
 
 
 @app.command(cls=question("decode_step"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -153,6 +153,21 @@ def provisioned_site_w(spec: System, facility: Facility) -> float:
     return float(facility_w(tco(spec, facility=facility).all_in_w * spec.chips, facility.peak_pue))
 
 
+class BillLine(NamedTuple):
+    """A line of a bill: what a month costs under a pricing, with its ends, and where and when the price was read."""
+
+    kind: str
+    pricing: str = ""
+    usd_per_month: float = np.nan
+    usd_per_month_low: float = np.nan
+    usd_per_month_high: float = np.nan
+    usd_per_chip_h: float = np.nan
+    places: str = ""
+    date: str = ""
+    source: str = ""
+    why: str = ""
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Capacity(Grounded):
     """Whole instances of a choice for a demand, with what they serve, cost and draw.
@@ -282,37 +297,39 @@ class Capacity(Grounded):
             the load decides the instances, of the software), usd_per_chip_h, places, date, source, why (nothing is
             published). A hosted price is that of the same tokens.
         """
-        rows = []
-        for pricing in PRICINGS:
-            price = rent(self.system, pricing)
-            if not price.why:
-                rows.append(self._line("rent", price, _token_cost(self, price).common_usd_per_h()))
-        if not rows:
-            rows.append(
-                {"kind": "rent", "pricing": "", "usd_per_month": np.nan, "why": self.question.price(self.system).why}
-            )
-        rows.append(self._line("owned", owned_rent(self.owned), self._owner_draws()))
-        request = self.choice.question.request
-        for api in hosted(self.model.id):
-            each = api.usd_per_token(request.input_tokens, request.output_tokens)
-            usd = each * (request.input_tokens + request.output_tokens) * self.requests_per_s * MONTH_S
-            rows.append(
-                {"kind": "hosted", "pricing": api.seller, "usd_per_month": usd, "usd_per_month_low": usd}
-                | {"usd_per_month_high": usd, "places": api.seller, "date": api.printed_date, "source": api.source}
-            )
-        columns = ["kind", "pricing", "usd_per_month", "usd_per_month_low", "usd_per_month_high", "usd_per_chip_h"]
-        table = tidy(rows).reindex(columns=[*columns, "places", "date", "source", "why"])
-        return table.fillna(dict.fromkeys(("places", "date", "source", "why"), ""))
+        return tidy(one._asdict() for one in self.bill_lines())
 
-    def _line(self, kind: str, price: Rent, drawn_usd_per_h: NDArray) -> dict[str, Any]:
+    def bill_lines(self) -> list[BillLine]:
+        """Return the lines of the bill one by one."""
+        rents = [rent(self.system, pricing) for pricing in PRICINGS]
+        lines = [self._line("rent", one, _token_cost(self, one).common_usd_per_h()) for one in rents if not one.why]
+        if not lines:
+            lines.append(BillLine("rent", why=self.question.price(self.system).why))
+        lines.append(self._line("owned", owned_rent(self.owned), self._owner_draws()))
+        request = self.choice.question.request
+        tokens = (request.input_tokens + request.output_tokens) * self.requests_per_s * MONTH_S
+        for api in hosted(self.model.id):
+            usd = api.usd_per_token(request.input_tokens, request.output_tokens) * tokens
+            told = {"places": api.seller, "date": api.printed_date, "source": api.source}
+            lines.append(BillLine("hosted", api.seller, usd, usd, usd, **told))
+        return lines
+
+    def _line(self, kind: str, price: Rent, drawn_usd_per_h: NDArray) -> BillLine:
         """Return a line of the bill."""
         usd = self.chips * float(price.usd_per_chip_h) * PERIOD_H
         low, high = range_of(self.drawn["chips"] * drawn_usd_per_h * PERIOD_H)
-        ends = {"usd_per_month_low": np.minimum(low, usd), "usd_per_month_high": np.maximum(high, usd)}
-        named = {"kind": kind, "pricing": price.pricing, "usd_per_month": usd, **ends}
-        named |= {"usd_per_chip_h": float(price.usd_per_chip_h), "date": price.date}
-        sources = ", ".join(price.sources.get("usd_per_chip_h", ()))
-        return named | {"places": ", ".join(sorted(price.places)), "source": sources, "why": price.why}
+        return BillLine(
+            kind=kind,
+            pricing=price.pricing,
+            usd_per_month=usd,
+            usd_per_month_low=float(np.minimum(low, usd)),
+            usd_per_month_high=float(np.maximum(high, usd)),
+            usd_per_chip_h=float(price.usd_per_chip_h),
+            places=", ".join(sorted(price.places)),
+            date=price.date,
+            source=", ".join(price.sources.get("usd_per_chip_h", ())),
+            why=price.why,
+        )
 
     def losses(self) -> pd.DataFrame:
         """Return the hours of a year in which a replica is out, by cause.
@@ -322,13 +339,19 @@ class Capacity(Grounded):
         table : pandas.DataFrame
             cause, h_per_year (of one replica), share.
         """
-        down = replica_downtime(self.system, self.choice.chips)
-        total = sum(down.values())
-        hours = {cause: float(part / (1 + total)) * HOURS_PER_YEAR for cause, part in down.items()}
+        hours = self.lost_h_by_cause
+        total = sum(hours.values())
         return tidy(
-            {"cause": cause, "h_per_year": each, "share": float(down[cause] / total) if total else 0.0}
+            {"cause": cause, "h_per_year": each, "share": each / total if total else 0.0}
             for cause, each in hours.items()
         )
+
+    @property
+    def lost_h_by_cause(self) -> dict[str, float]:
+        """Hours of a year in which one replica is out, by cause."""
+        down = replica_downtime(self.system, self.choice.chips)
+        total = sum(down.values())
+        return {cause: float(part / (1 + total)) * HOURS_PER_YEAR for cause, part in down.items()}
 
 
 @lru_cache(maxsize=512)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from trnmodel.search import plan_card
 from trnmodel.search.capacity import Capacity
@@ -97,7 +96,7 @@ def _bills(found: Capacity, other: Capacity | None) -> list[str]:
 def _bill(found: Capacity, own: bool) -> list[str]:
     """Return the lines of a bill."""
     lines = []
-    for row in found.bill().itertuples():
+    for row in found.bill_lines():
         if row.kind == "hosted" and not own:
             continue
         if np.isnan(row.usd_per_month):
@@ -142,13 +141,13 @@ def _power(found: Capacity) -> str:
 
 def _lost(found: Capacity) -> str:
     """Return the hours of a year in which fewer replicas run than the demand needs, and what causes them."""
-    table = found.losses().sort_values("share", ascending=False, kind="stable")
-    causes = ", ".join(f"{row.cause} {100 * row.share:.0f} %" for row in table.itertuples() if row.share >= 0.005)
+    hours = sorted(found.lost_h_by_cause.items(), key=lambda one: -one[1])
+    out = sum(each for _, each in hours)
+    causes = ", ".join(f"{cause} {100 * each / out:.0f} %" for cause, each in hours if each >= 0.005 * out)
     spare = found.spare_instances
     less = f" ({_percent_of(found.availability_without_spares)} without spares)" if spare else ""
     every = f"all {found.replicas:,.0f} replicas run" if found.replicas > 1 else "the one replica runs"
     all_run = f"{every} {_percent_of(found.availability)} of the time{less}"
-    out = table.h_per_year.sum()
     each = f"a replica is out for {format_digits(out, 2)} of 8,766 h per year ({causes})"
     return f"Lost hours: {each}; {all_run}."
 
@@ -172,8 +171,18 @@ def _beside(p: Plan, choices: Sequence[Choice]) -> list[str]:
         return []
     pricing = several[0][1].question.pricing
     rented = f"rented by {pricing}" if isinstance(pricing, str) else "at your own price"
-    table = pd.DataFrame(rows).to_string(index=False).split("\n")
-    return [f"Side by side, {rented}:", *(f"  {line}" for line in table)]
+    return [f"Side by side, {rented}:", *(f"  {line}" for line in _aligned(rows))]
+
+
+def _aligned(rows: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return rows as lines of columns, with their names above; the first two columns begin, the others end, alike."""
+    cells = [dict(zip(rows[0], rows[0], strict=True)), *rows]
+    widths = {name: max(len(row[name]) for row in cells) for name in rows[0]}
+    left = list(rows[0])[:2]
+    return [
+        "  ".join(text.ljust(widths[name]) if name in left else text.rjust(widths[name]) for name, text in row.items())
+        for row in cells
+    ]
 
 
 def _row(c: Choice, one: Capacity) -> dict[str, str]:

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from trnmodel.quantities import quantity
 from trnmodel.result import Grounded
-from trnmodel.search.capacity import Capacity
+from trnmodel.search.capacity import BillLine, Capacity
 from trnmodel.search.choice import Choice
 from trnmodel.search.flips import Flips
 from trnmodel.search.pairs import Pair
 from trnmodel.search.price_ties import PriceTie
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from trnmodel.search.plan import Plan
 
 TEXTS = ("place", "mapping", "precision", "basis", "basis_reason", "reason")
 COUNTS = ("chance", *Choice.UNBANDED)
-BILL = ("kind", "pricing", "usd_per_month", "usd_per_chip_h", "places", "date", "source", "why")
-LOSSES = ("cause", "h_per_year", "share")
 DEMAND = ("users", "chips", "site_w", "usd_per_month", "availability", "facility", "pricing", "owner")
 NUMBERS = ("float", "int", "NDArray")
 SPEED = ("tokens_per_s_per_user", "below", "above", "alone")
@@ -43,8 +39,8 @@ def data_of(p: Plan) -> dict[str, Any]:
         "reached": p.reached,
         "best": _choice(p, best) if best else None,
         "capacity": _figures(found) if found is not None and found.valid else None,
-        "bill": _rows(found.bill()) if found is not None and found.valid else [],
-        "losses": _rows(found.losses()) if found is not None and found.valid else [],
+        "bill": [_named(one._asdict()) for one in found.bill_lines()] if found is not None and found.valid else [],
+        "lost_h_by_cause": found.lost_h_by_cause if found is not None and found.valid else {},
         "ties": p.same,
         "choices": [_beside(p, c) for c in p.choices],
         "gpus": [_beside(p, c) for c in p.gpus],
@@ -85,14 +81,14 @@ def _flips(found: Flips | None) -> dict[str, Any] | None:
     """Return what would flip the order as plain data."""
     if found is None:
         return None
-    price = {name: _word(value) for name, value in found.price._asdict().items()}
+    price = _named(found.price._asdict())
     speeds = [one._asdict() for one in found.speeds]
     return {"best": found.best.place, "rival": found.rival.place, "price": price, "speeds": speeds}
 
 
-def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows of a table as plain data."""
-    return [{str(name): _word(cell) for name, cell in row.items()} for row in table.to_dict("records")]
+def _named(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return named values as plain data."""
+    return {name: _word(value) for name, value in row.items()}
 
 
 def _word(value: Any) -> Any:
@@ -132,8 +128,8 @@ def data_schema() -> dict[str, Any]:
             "reached": {"type": "boolean", "description": "Whether a system keeps the promises"},
             "best": _maybe("choice"),
             "capacity": _maybe("capacity"),
-            "bill": _table(BILL),
-            "losses": _table(LOSSES),
+            "bill": _table(BillLine._fields),
+            "lost_h_by_cause": {"type": "object", "additionalProperties": {"type": "number"}},
             "ties": {"type": "array", "items": {"type": "string"}},
             "choices": rows,
             "gpus": rows,
