@@ -310,8 +310,8 @@ class Capacity(Grounded):
         tokens = (request.input_tokens + request.output_tokens) * self.requests_per_s * MONTH_S
         for api in hosted(self.model.id):
             usd = api.usd_per_token(request.input_tokens, request.output_tokens) * tokens
-            told = {"places": api.seller, "date": api.printed_date, "source": api.source}
-            lines.append(BillLine("hosted", api.seller, usd, usd, usd, **told))
+            whole = BillLine("hosted", api.seller, usd, usd, usd)
+            lines.append(whole._replace(places=api.seller, date=api.printed_date, source=api.source))
         return lines
 
     def _line(self, kind: str, price: Rent, drawn_usd_per_h: NDArray) -> BillLine:
