@@ -13,7 +13,6 @@ from typing import Literal
 import msgspec
 
 from trnmodel.catalog import load, reader
-from trnmodel.catalog.load import DATA
 from trnmodel.catalog.tables import DataError, by_id, check_listed, read_csv
 
 ANY = "any"
@@ -98,7 +97,7 @@ def releases() -> dict[str, ReleaseRow]:
     >>> next(iter(releases().values())).name
     'vLLM Neuron 0.24.0.1.1.0 (Beta), Neuron SDK 2.32.0'
     """
-    rows = read_csv(DATA / "lists" / "releases.csv", ReleaseRow)
+    rows = read_csv(load.DATA / "lists" / "releases.csv", ReleaseRow)
     for number, row in enumerate(rows, start=2):
         place = f"releases.csv row {number} ({row.id})"
         check_listed(row, place, {"source": load.sources()})
@@ -116,7 +115,7 @@ def _check_words(place: str, column: str, words: str, known: set[str]) -> None:
 @cache
 def support_rows() -> dict[str, tuple[SupportRow, ...]]:
     """Return what is said of each release, by its id."""
-    rows = read_csv(DATA / "evidence" / "support.csv", SupportRow)
+    rows = read_csv(load.DATA / "evidence" / "support.csv", SupportRow)
     for number, row in enumerate(rows, start=2):
         place = f"support.csv row {number}"
         lists = {"source": load.sources(), "release": releases(), "feature": {"", *FEATURES}}

@@ -8,7 +8,6 @@ from typing import Literal
 import msgspec
 
 from trnmodel.catalog import load
-from trnmodel.catalog.load import DATA
 from trnmodel.catalog.tables import Confidence, DataError, by_id, check_listed, read_csv
 from trnmodel.units import parse_number
 
@@ -66,7 +65,7 @@ class ScoreRow(msgspec.Struct, frozen=True):
 @cache
 def scores() -> dict[str, ScoreRow]:
     """Return every published score by the id of its row."""
-    rows, dtypes = read_csv(DATA / "evidence" / "quality.csv", ScoreRow), load.dtypes()
+    rows, dtypes = read_csv(load.DATA / "evidence" / "quality.csv", ScoreRow), load.dtypes()
     lists = dict.fromkeys(("weights", "experts", "kv", "compute", "compared_with"), dtypes)
     for number, row in enumerate(rows, start=2):
         place = f"quality.csv row {number} ({row.id})"

@@ -20,7 +20,7 @@ from trnmodel.declared import MODEL, PRECISION, declare
 from trnmodel.models.shipped import known
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
-from trnmodel.result import Card
+from trnmodel.result import Card, card_of
 from trnmodel.units import counted
 
 if TYPE_CHECKING:
@@ -90,7 +90,8 @@ class Quality(Card):
             return [f"Quality: {what} loses nothing of its score ({self.basis}{why})"]
         ends = f"{self.loss_percent_low:.2g} to {self.loss_percent_high:.2g}"
         head = f"Quality: {what} loses {self.loss_percent:.2g} % of its score in BF16 ({ends}; {self.basis}{why})"
-        return [head, f"{counted(len(self.rows), 'published score')} of {', '.join(self.sources)}"]
+        scores = counted(len(self.rows), "score")
+        return card_of(head, [[f"{scores} published by {self.sources[0]}", *self.sources[1:]]])
 
     def to_frame(self) -> pd.DataFrame:
         """Return the rows that the loss rests on: model, benchmark, what is printed, loss, source, locator, note."""

@@ -20,7 +20,7 @@ from trnmodel.declared import MACHINE, MODEL, Named, declare
 from trnmodel.models.kinds import kinds_by_architecture, layer_kinds
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
-from trnmodel.result import Card
+from trnmodel.result import Card, card_of
 from trnmodel.steps.rank import site
 
 if TYPE_CHECKING:
@@ -84,12 +84,9 @@ class Support(Card):
         maturity = f" ({self.maturity})" if self.maturity == "beta" else ""
         by = f" by {self.release_name}" if self.release_name else f" by {self.stack}"
         said = [f"{name}: {word}" for name, word in self.features.items() if word != NOT_STATED]
-        lines = [
-            "; ".join(said),
-            self.missing,
-            f"sources: {', '.join(self.sources)}" if self.sources else "",
-        ]
-        return [f"Support: {where} is {self.status}{maturity}{by}", *filter(None, lines)]
+        sources = [f"sources: {self.sources[0]}", *self.sources[1:]] if self.sources else []
+        why = [self.missing] if self.missing else []
+        return card_of(f"Support: {where} is {self.status}{maturity}{by}", [said, why, sources])
 
     def to_frame(self) -> pd.DataFrame:
         """Return the answer as one row: a column for each feature beside the status."""
@@ -175,15 +172,16 @@ def _ported(porting: Porting) -> str:
 def _judged(model: Transformer, chip: str, releases: tuple[str, ...]) -> dict[str, Any]:
     """Return the fields of an answer that follow from the model, the chip and the releases that may answer."""
     some = [engines.releases()[name] for name in releases]
-    every = [_found(one, model.architecture, model.id, chip) for one in some if chip in one.chips.split()]
-    every = every or [_found(one, model.architecture, model.id, chip) for one in some]
+    published = "" if model.path else model.id  # a file of the user's own is no checkpoint that a document names
+    every = [_found(one, model.architecture, published, chip) for one in some if chip in one.chips.split()]
+    every = every or [_found(one, model.architecture, published, chip) for one in some]
     if not every:
         return _unreleased()
     found = min(every, key=lambda one: FIRST[one.word])
     release, row = found.release, found.row
     runs = found.word == "supported"
     here = chip in release.chips.split()
-    rows = engines.said(release.id, model.architecture, model.id, chip) if runs else {}
+    rows = engines.said(release.id, model.architecture, published, chip) if runs else {}
     spoken = {name: one for name, one in rows.items() if name}
     porting = Porting((), "") if runs or not here else _porting(release, model, chip)
     behind = [release.source, *([row.source] if row else []), *(one.source for one in spoken.values())]
