@@ -102,13 +102,13 @@ def releases() -> dict[str, ReleaseRow]:
         place = f"releases.csv row {number} ({row.id})"
         check_listed(row, place, {"source": load.sources()})
         for column, known in (("chips", load.chips()), ("stacks", reader.ids("stack"))):
-            _check_words(place, column, getattr(row, column), set(known))
+            _check_ids(place, column, getattr(row, column), set(known))
     return by_id(rows, "id", "releases.csv")
 
 
-def _check_words(place: str, column: str, words: str, known: set[str]) -> None:
-    """Raise DataError for a word of a cell that is none of those known."""
-    if strange := sorted(set(words.split()) - known):
+def _check_ids(place: str, column: str, cell: str, known: set[str]) -> None:
+    """Raise DataError for an id in a cell that is none of those known."""
+    if strange := sorted(set(cell.split()) - known):
         raise DataError(f"{place}: column {column}: {strange[0]!r} is unknown")
 
 
@@ -120,7 +120,7 @@ def support_rows() -> dict[str, tuple[SupportRow, ...]]:
         place = f"support.csv row {number}"
         lists = {"source": load.sources(), "release": releases(), "feature": {"", *FEATURES}}
         check_listed(row, place, lists)
-        _check_words(place, "chips", row.chips, set(load.chips()))
+        _check_ids(place, "chips", row.chips, set(load.chips()))
         if not row.locator or not row.printed:
             raise DataError(f"{place}: columns printed and locator: empty")
     return {name: tuple(row for row in rows if row.release == name) for name in releases()}

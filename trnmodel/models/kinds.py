@@ -45,8 +45,8 @@ def _of_layer(layer: Layer) -> Iterator[str]:
     if layer.recurrence:
         yield RECURRENCE[layer.recurrence.kind]
     for part in layer.parts:
-        yield from (words for key, words in GROUPS.items() if part.group == key)
-        yield from (words for key, words in PARTS.items() if part.name == key)
+        yield from (name for key, name in GROUPS.items() if part.group == key)
+        yield from (name for key, name in PARTS.items() if part.name == key)
 
 
 @lru_cache(maxsize=512)
@@ -58,14 +58,14 @@ def layer_kinds(of: Transformer) -> frozenset[str]:
     >>> sorted(layer_kinds(model("deepseek-v3")))
     ['latent attention (MLA)', 'mixture of experts with a router', 'shared experts']
     """
-    return frozenset(words for layer in of.layers for words in _of_layer(layer))
+    return frozenset(name for layer in of.layers for name in _of_layer(layer))
 
 
 @cache
 def kinds_by_architecture() -> Mapping[str, frozenset[frozenset[str]]]:
     """Return the kinds of layers of the shipped models of each architecture, a set for each different model."""
-    found: dict[str, set[frozenset[str]]] = defaultdict(set)
+    kinds: dict[str, set[frozenset[str]]] = defaultdict(set)
     for name in model_ids():
         shipped = model(name)
-        found[shipped.architecture].add(layer_kinds(shipped))
-    return {architecture: frozenset(several) for architecture, several in found.items()}
+        kinds[shipped.architecture].add(layer_kinds(shipped))
+    return {architecture: frozenset(several) for architecture, several in kinds.items()}

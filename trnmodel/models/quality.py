@@ -21,7 +21,7 @@ from trnmodel.models.shipped import known
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.result import Card, card_of
-from trnmodel.units import counted
+from trnmodel.units import BILLION, counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +30,6 @@ Word = Literal["measured", "interpolated", "extrapolated", "ideal"]
 WIDE = ("fp32", "tf32", "bf16", "fp16")  # formats of 16 bits and more, which lose nothing
 FEWEST = 3  # rows that tell a range
 NEARBY = 2.0  # factor of the parameters within which models are of like size
-BILLION = 1e9
 FIRMEST: tuple[Word, ...] = ("ideal", "measured", "interpolated", "extrapolated")
 
 
@@ -162,9 +161,9 @@ def _names(rows: Iterable[ScoreRow]) -> str:
 def _printed(dtypes: Dtypes) -> str:
     """Return number formats in words."""
     weights, experts, kv, compute = dtypes
-    words = f"{weights} weights" if weights == experts else f"{weights} weights and {experts} experts"
-    cache_words = "" if kv in WIDE else f" and a cache in {kv}"
-    return f"{words}{cache_words}, computed in {compute}"
+    stored = f"{weights} weights" if weights == experts else f"{weights} weights and {experts} experts"
+    in_cache = "" if kv in WIDE else f" and a cache in {kv}"
+    return f"{stored}{in_cache}, computed in {compute}"
 
 
 def _parts(model: Transformer, precision: Precision) -> tuple[Dtypes, Dtypes | None, Dtypes | None]:

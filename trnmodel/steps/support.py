@@ -8,7 +8,6 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from trnmodel.arguments import refuse
 from trnmodel.catalog import engines, load, options, stacks
 from trnmodel.catalog.engines import NOT_STATED, RUNS, ReleaseRow, SupportRow
 from trnmodel.catalog.names import folded
@@ -31,7 +30,7 @@ FIRST = {"supported": 0, "contributed": 1, "not listed": 2, "not supported": 3} 
 SOFTWARE = Named("a software stack or option, or public, hand-tuned or ideal")
 
 
-class Found(NamedTuple):
+class Statement(NamedTuple):
     """What one release says of a model on a chip, and the row that says so; None where none does."""
 
     word: Literal["supported", "contributed", "not listed", "not supported"]
@@ -107,13 +106,13 @@ class Support(Card):
         return pd.DataFrame([row | {"sources": " ".join(self.sources)}])
 
 
-def _found(release: ReleaseRow, architecture: str, model: str, chip: str) -> Found:
+def _statement(release: ReleaseRow, architecture: str, model: str, chip: str) -> Statement:
     """Return what a release says of an architecture on a chip."""
     here = chip in release.chips.split()
     row = engines.said(release.id, architecture, model, chip).get("") if here else _refusal(release, chip)
     if row is None or row.status == "untested":
-        return Found("not listed", release, None)
-    return Found("supported" if row.status in RUNS else row.status, release, row)  # type: ignore[arg-type]
+        return Statement("not listed", release, None)
+    return Statement("supported" if row.status in RUNS else row.status, release, row)  # type: ignore[arg-type]
 
 
 def _refusal(release: ReleaseRow, chip: str) -> SupportRow | None:
@@ -130,17 +129,17 @@ def _porting(release: ReleaseRow, model: Transformer, chip: str) -> Porting:
     names = dict.fromkeys(row.architecture for row in rows if not row.chips or chip in row.chips.split())
     known = kinds_by_architecture()
     there = {name: known[name] for name in names if name in known and name != model.architecture}
-    asked = layer_kinds(model)
-    apart = {name: min(len(asked ^ one) for one in several) for name, several in there.items()}
+    needed = layer_kinds(model)
+    apart = {name: min(len(needed ^ one) for one in several) for name, several in there.items()}
     nearest = min(apart, key=lambda name: apart[name]) if apart else ""
     every = frozenset(kind for several in there.values() for one in several for kind in one)
-    return Porting(tuple(sorted(asked - every)), nearest)
+    return Porting(tuple(sorted(needed - every)), nearest)
 
 
-def _told(found: Found, porting: Porting, chip: str) -> str:
+def _reason(answer: Statement, porting: Porting, chip: str) -> str:
     """Return in words what would have to be ported; empty where the release runs the model."""
-    release, row = found.release, found.row
-    if found.word == "supported":
+    release, row = answer.release, answer.row
+    if answer.word == "supported":
         return ""
     if chip not in release.chips.split():
         if row:
@@ -150,8 +149,8 @@ def _told(found: Found, porting: Porting, chip: str) -> str:
         "contributed": "lists no such architecture, but a port has been contributed",
         "not listed": "lists no such architecture",
     }
-    reason = said.get(found.word, f"says of {row.printed} that it does not run on {chip}" if row else "")
-    refused = found.word == "not supported" and not porting.kinds  # the layers are not why
+    reason = said.get(answer.word, f"says of {row.printed} that it does not run on {chip}" if row else "")
+    refused = answer.word == "not supported" and not porting.kinds  # the layers are not why
     return f"{release.name} {reason}" + ("" if refused else f"; {_ported(porting)}")
 
 
@@ -173,20 +172,20 @@ def _judged(model: Transformer, chip: str, releases: tuple[str, ...]) -> dict[st
     """Return the fields of an answer that follow from the model, the chip and the releases that may answer."""
     some = [engines.releases()[name] for name in releases]
     published = "" if model.path else model.id  # a file of the user's own is no checkpoint that a document names
-    every = [_found(one, model.architecture, published, chip) for one in some if chip in one.chips.split()]
-    every = every or [_found(one, model.architecture, published, chip) for one in some]
+    every = [_statement(one, model.architecture, published, chip) for one in some if chip in one.chips.split()]
+    every = every or [_statement(one, model.architecture, published, chip) for one in some]
     if not every:
         return _unreleased()
-    found = min(every, key=lambda one: FIRST[one.word])
-    release, row = found.release, found.row
-    runs = found.word == "supported"
+    answer = min(every, key=lambda one: FIRST[one.word])
+    release, row = answer.release, answer.row
+    runs = answer.word == "supported"
     here = chip in release.chips.split()
     rows = engines.said(release.id, model.architecture, published, chip) if runs else {}
     spoken = {name: one for name, one in rows.items() if name}
     porting = Porting((), "") if runs or not here else _porting(release, model, chip)
     behind = [release.source, *([row.source] if row else []), *(one.source for one in spoken.values())]
     return {
-        "status": "not listed" if found.word == "contributed" else found.word,
+        "status": "not listed" if answer.word == "contributed" else answer.word,
         "engine": release.engine,
         "release": release.id,
         "release_name": release.name,
@@ -195,10 +194,10 @@ def _judged(model: Transformer, chip: str, releases: tuple[str, ...]) -> dict[st
         "features": MappingProxyType(
             {name: spoken[name].status if name in spoken else NOT_STATED for name in engines.FEATURES}
         ),
-        "missing": _told(found, porting, chip),
+        "missing": _reason(answer, porting, chip),
         "missing_kinds": porting.kinds,
         "nearest": porting.nearest,
-        "port": f"{row.source}: {row.locator}" if row and found.word == "contributed" else "",
+        "port": f"{row.source}: {row.locator}" if row and answer.word == "contributed" else "",
         "sources": tuple(dict.fromkeys(behind)),
     }
 
@@ -226,8 +225,6 @@ def _software(model: Transformer, chip: Chip, efficiencies: Any) -> Efficiencies
         return efficiencies
     if isinstance(efficiencies, str) and folded(efficiencies) in load.ids_by_name("option"):
         return options.options(chip, model.id, efficiencies)[0]
-    if efficiencies is not None and not isinstance(efficiencies, str):
-        refuse("efficiencies", efficiencies, "allowed is the id of a stack or of an option, or one of them")
     return stacks.find(chip, efficiencies, "efficiencies")
 
 
@@ -297,7 +294,7 @@ def support(
     chosen, where = read_model(model), site(system).where
     chip = chip_of(where)
     software = _software(chosen, chip, efficiencies)
-    if isinstance(software, Option) and not software.server and software.id in load.entities():
+    if isinstance(software, Option) and software.engine and not software.server:
         answer = _of_option(software, chosen, chip)
     else:
         answer = _judged(chosen, chip.id, _releases(software))
