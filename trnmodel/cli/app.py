@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import trnmodel
-from trnmodel.cli import answers, terminal
+from trnmodel.cli import answers, support, terminal
 from trnmodel.cli.plugins import Commands
 from trnmodel.cli.questions import question
 from trnmodel.cli.shell import plain_errors, say
@@ -660,5 +660,6 @@ def prices(
         _list(table if superseded else table[table.in_force], shown, as_json, "published prices")
 
 
+support.register(app)
 for command in app.registered_commands:
     command.epilog = terminal.EPILOG

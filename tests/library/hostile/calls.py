@@ -42,10 +42,12 @@ NOT_TYPED = {
     "Legality": "made by tm.legal",
     "MemoryFit": "made by tm.memory_fit",
     "Plan": "made by tm.plan",
+    "Quality": "made by tm.quality",
     "RequestEnergy": "made by tm.energy",
     "Sensitivity": "made by tm.sensitivity",
     "Serving": "made by tm.serve",
     "Step": "made by tm.decode_step",
+    "Support": "made by tm.support",
     "TokenCost": "a line of TokenCosts",
     "TokenCosts": "made by tm.token_cost",
     "TrainRun": "made by tm.train_run",
@@ -574,6 +576,22 @@ def _steps() -> Iterator[Call]:
         "",
         f"{PLACES}, context=[1, 4096, 10**7], efficiencies=['ideal'], training=[False]",
         misfit="mapping=tm.Mapping(tp=[1, 2, 4]), context=np.full(2, 4.0)",
+    )
+    yield _call(
+        "main",
+        "tm.support",
+        "model='llama-3.1-8b', system='trn2.48xlarge'",
+        "",
+        f"{PLACES}, efficiencies=['ideal', 'hand-tuned', 'neuron-async']",
+        also={"efficiencies": ("stack",)},
+    )
+    yield _call(
+        "main",
+        "tm.quality",
+        "model='llama-3.1-8b', precision='fp8'",
+        "",
+        "model=['llama-3.1-8b', 'deepseek-v3'], precision=['bf16', 'fp8', 'w4a8', 'mxfp8-kvfp8']",
+        any_number=True,
     )
     yield _call(
         "main",

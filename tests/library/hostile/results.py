@@ -138,6 +138,7 @@ METHODS: dict[str, tuple[str, str]] = {
         "made_per_s_per_chip=1.0, best_per_s=2.0",
         "positive: made_per_s_per_chip best_per_s",
     ),
+    "Quality.exceeds": ("limit=2.0", "one: limit"),
     "Deployment.basis": (
         "batch=4.0, input_tokens=512.0, context=2048.0",
         "one: batch input_tokens context",
