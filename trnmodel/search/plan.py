@@ -252,10 +252,10 @@ def _within(demand: Demand, some: Iterable[Choice]) -> tuple[list[Choice], list[
 
 def _short_of(demand: Demand, c: Choice) -> str:
     """Return why the demand allows no instance of a choice; empty where it does."""
-    if not demand.counts:
-        return ""
     why = demand.most_instances(c.system)[1]
-    return why or (str(capacity(demand, c).reason) if c.valid else "")
+    if why or not c.valid or not (demand.limit or demand.availability):
+        return why
+    return str(capacity(demand, c).reason)
 
 
 def _beyond(demand: Demand, c: Choice, why: str, best: Sequence[Choice]) -> str:
