@@ -48,6 +48,8 @@ BASES = {
     "kernel.attention": "chip='trainium3', queries=512, keys=1024, heads=8",
     "kernel.dma": "chip='trainium2', moved_bytes=2**20, row_bytes=512",
     "kernel.host": "moved_bytes=1e9, stage_bytes_per_s=[7e9]",
+    "support": "model='llama-3.1-8b', system='trn2.48xlarge'",
+    "quality": "model='llama-3.1-8b', precision='fp8'",
     "system": "name='trn2.48xlarge'",
     "sensitivity": "function=lambda x: 2 * x, inputs={'x': (1.0, 2.0)}, draws=16",
 }
