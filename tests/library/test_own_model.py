@@ -109,6 +109,7 @@ QUESTIONS = {
     "goodput": ["trn2.48xlarge"],
     "train": ["--systems", "hgx-h100", "--tokens", "1T", "--chips", "8"],
     "cost": ["trn2.48xlarge", "--speed", "20", "--in", "1k", "--out", "100"],
+    "support": ["trn2.48xlarge"],
     "compare": ["trn2.48xlarge", "trn1.32xlarge", "--speed", "20", "--in", "1k", "--out", "100"],
 }
 

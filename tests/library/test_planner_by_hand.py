@@ -242,6 +242,8 @@ def test_a_choice_in_words_has_the_degrees_that_cut():
     assert best.mapping == f"bf16, TP {best.tp:g}, LNC 2, batch {best.batch:g}"
     experts = replace(best, ep=2.0)
     assert experts.mapping == f"bf16, TP {best.tp:g} x EP 2, LNC 2, batch {best.batch:g}"
+    ideal = tm.plan("llama-3.1-8b", request, "hgx-h100", precision="bf16", efficiencies="ideal").best  # no NeuronCores
+    assert f"bf16, TP {ideal.tp:g}, batch {ideal.batch:g}" in ideal.mapping
 
 
 def test_systems_that_do_what_the_best_does():

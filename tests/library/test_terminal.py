@@ -63,6 +63,9 @@ QUESTIONS = [
     (0, ["prices", "trn2"]),
     (3, ["prices", "trn3-nl72x2-pcie160"]),  # nobody publishes one
     (2, ["prices", "--region", "mars"]),
+    (0, ["support", "llama-3.1-8b"]),
+    (0, ["support", "deepseek-v3", "trn2.48xlarge"]),  # not listed, which is an answer
+    (2, ["support", "llama-3.1-8b", "--stack", "ideal"]),  # of which system
 ]
 
 
@@ -101,6 +104,7 @@ BASE = {
     "collective": ["all_reduce", "1MB", "trn2.48xlarge"],
     "roofline": ["trainium2", "--intensity=10"],
     "prices": ["trn2.48xlarge"],
+    "support": ["llama-3.1-8b", "trn2.48xlarge"],
     "schema": ["decode_step"],
     "run": ["decode-step"],
     "book": [],

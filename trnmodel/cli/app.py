@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import trnmodel
-from trnmodel.cli import answers, terminal
+from trnmodel.cli import answers, support, terminal
 from trnmodel.cli.plugins import Commands
 from trnmodel.cli.questions import question
 from trnmodel.cli.shell import plain_errors, say
@@ -79,6 +79,7 @@ Trainer = Annotated[
         "--stack", help="Training software: public (default), hand-tuned, ideal, or an id.", **_name("trainer")
     ),
 ]
+MW = 1e6
 PRICINGS: dict[str, Any] = {"callback": terminal.word("pricing"), "autocompletion": terminal.complete("pricing")}
 Pricing = Annotated[str, typer.Option(help="How it is rented: on-demand, capacity-block, market, ...", **PRICINGS)]
 Owner = Annotated[
@@ -139,7 +140,24 @@ def plan(
     ttft: Ttft = None,
     percentile: Percentile = 99.0,
     prefix: Prefix = 0.0,
+    users: Annotated[
+        float | None, typer.Option(help="Users that decode at once at the promised speed.", **NUMBER)
+    ] = None,
     requests: Requests = None,
+    chips: Annotated[float | None, typer.Option(help="Chips that there are at most, all full.", **NUMBER)] = None,
+    mw: Annotated[float | None, typer.Option(help="Megawatts that the site provisions at most.", **NUMBER)] = None,
+    usd_per_month: Annotated[
+        float | None, typer.Option(help="Rent per month at most, under the pricing, in USD.", **NUMBER)
+    ] = None,
+    availability: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of time in which all replicas run, such as 0.999, for which spares stand by.", **NUMBER
+        ),
+    ] = None,
+    site: Annotated[str, typer.Option(help="Site, for its PUE.", **_name("facility"))] = "aws-air",
+    pricing: Pricing = "capacity-block",
+    owner: Owner = "hyperscaler",
     system: Annotated[
         list[str],
         typer.Option(
@@ -157,17 +175,28 @@ def plan(
     precision: BestDtypes = None,
     stack: Software = None,
     name: ModelName = None,
+    xlsx: Annotated[
+        str | None, typer.Option(help="File for a workbook of the owner's cost of the best system, with formulas.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Find the best system, precision, mapping and batch to serve a model at a given speed per user."""
-    with plain_errors(ctx, systems="system", prefill_systems="prefill_system"):
+    """Find the best system, precision, mapping and batch for a model at a given speed per user: instances and bill."""
+    with plain_errors(ctx, systems="system", prefill_systems="prefill_system", path="xlsx"):
         request = trnmodel.Request(prompt, output, speed, ttft, percentile, prefix, requests)
         own = trnmodel.model(model, name)
         ask: dict[str, Any] = {"precision": precision, "efficiencies": stack, "prefill_systems": prefill_system or None}
+        ask |= {"users": users, "chips": chips, "site_w": None if mw is None else mw * MW, "facility": site}
+        ask |= {"usd_per_month": usd_per_month, "availability": availability, "pricing": pricing, "owner": owner}
         result = trnmodel.plan(own, request, system or None, **ask)
-        frame = result.to_frame(bands=as_json)
-        frame = frame.assign(command=[result.command, *[""] * (len(frame) - 1)])
-        _print(ctx, "\n".join(result.card()), frame, as_json, result.choices)
+        if xlsx is not None:
+            result.to_workbook(xlsx)
+        _print_names(ctx, as_json)
+        if as_json:
+            typer.echo(json.dumps(result.to_data(), indent=2, allow_nan=False))
+        else:
+            say("\n".join(result.card()))
+        if not any(one.valid for one in result.choices):
+            raise typer.Exit(Status.IMPOSSIBLE)
 
 
 @app.command(cls=question("compare"))
@@ -238,7 +267,8 @@ def decode(
     with plain_errors(ctx):
         ask = {"batch": batch, "context": context, "precision": precision, "efficiencies": stack}
         result = trnmodel.decode_step(trnmodel.model(model, name), system, trnmodel.Mapping(tp=tp, ep=ep), **ask)
-        _print(ctx, answers.rated(result), result.to_frame(bands=True), as_json, [result])
+        frame = result.to_frame(bands=True) if as_json else None  # which loads pandas
+        _print(ctx, answers.rated(result), frame, as_json, [result])
 
 
 @app.command(cls=question("decode_step"))
@@ -513,10 +543,11 @@ def roofline(
 def schema(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Public call of the library, such as decode_step.")],
+    answer: Annotated[bool, typer.Option("--answer", help="That of the answer; of plan alone.")] = False,
 ) -> None:
     """Print the JSON Schema of a question: what each argument of a public call is, its unit and what it allows."""
     with plain_errors(ctx):
-        typer.echo(json.dumps(trnmodel.schema(name), indent=2))
+        typer.echo(json.dumps(trnmodel.schema(name, answer=answer), indent=2))
 
 
 def _list(frame: Any, shown: Any, as_json: bool, what: str) -> None:
@@ -629,5 +660,6 @@ def prices(
         _list(table if superseded else table[table.in_force], shown, as_json, "published prices")
 
 
+support.register(app)
 for command in app.registered_commands:
     command.epilog = terminal.EPILOG

@@ -23,8 +23,8 @@ from trnmodel.quantities import quantity
 from trnmodel.result import Basis, Judged, reason_mask
 from trnmodel.search.choice import Choice
 from trnmodel.search.grid import computes
-from trnmodel.search.plan import PRECISIONS, best_choice
 from trnmodel.search.sensitivity import common_draws
+from trnmodel.search.single import PRECISIONS, best_choice
 from trnmodel.serving.account import TOO_LATE, TOO_SLOW, draw_widths
 from trnmodel.steps.request import Request
 from trnmodel.units import format_digits, format_figure, format_within

@@ -164,11 +164,12 @@ class Choice(Judged):
 
     @property
     def mapping(self) -> str:
-        """Precision, degrees, batch and software option in words."""
+        """Precision, degrees, batch and software option in words; of a chip with NeuronCores also the LNC."""
         more = {"EP": self.ep, "PP": self.pp, "CP": self.cp}
         degrees = "".join(f" x {name} {x:g}" for name, x in more.items() if x > 1)
         option = f", {self.option.name}" if self.option.id != self.stack.id else ""
-        return f"{self.precision}, TP {self.tp:g}{degrees}, LNC {self.lnc}, batch {self.batch:g}{option}"
+        core = f", LNC {self.lnc}" if self.system.chip.core else ""
+        return f"{self.precision}, TP {self.tp:g}{degrees}{core}, batch {self.batch:g}{option}"
 
     @cached_property
     def column(self) -> Column:

@@ -24,7 +24,7 @@ from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.quantities import quantity
 from trnmodel.result import Card, tidy
-from trnmodel.search import plan as planner
+from trnmodel.search import single as planner
 from trnmodel.search.choice import Choice
 from trnmodel.search.grid import Question, grid
 from trnmodel.search.price_ties import PricesAsked, price_tie, ties_in_words

@@ -10,7 +10,8 @@ import numpy as np
 from trnmodel.arguments import choice
 from trnmodel.catalog.prices import Owner
 from trnmodel.catalog.prices import owner as read_owner
-from trnmodel.catalog.rents import PRICINGS, Rent, known_place, rent
+from trnmodel.catalog.rents import PRICINGS, Rent, known_place, own, rent
+from trnmodel.catalog.systems import System
 from trnmodel.cost.tco import Cost, tco
 from trnmodel.draws import range_of
 from trnmodel.search.chip_seconds import TokenCost, TokenCostQuestion, cost_line
@@ -23,16 +24,23 @@ from trnmodel.units import format_digits, format_within
 class PricesAsked(NamedTuple):
     """How and where chips are rented, and who owns them."""
 
-    pricing: str
+    pricing: str | Rent | float
     region: str | None
     owner: str | Owner
 
     def checked(self) -> PricesAsked:
         """Return the same with its owner read; ValueError for an unknown pricing, region or owner."""
-        choice("pricing", self.pricing, PRICINGS)
+        if isinstance(self.pricing, str):
+            choice("pricing", self.pricing, PRICINGS)
         if self.region is not None:
             known_place(self.region)
         return self._replace(owner=read_owner(self.owner))
+
+    def of(self, spec: System) -> Rent:
+        """Return the price of a chip-hour of a system under the pricing, or the price that was given."""
+        if isinstance(self.pricing, str | Rent):
+            return rent(spec, self.pricing, self.region)
+        return own(spec, self.pricing)
 
 
 class PriceTie(NamedTuple):
@@ -79,15 +87,15 @@ def _line(c: Choice, price: Rent, owned: Cost | None = None) -> TokenCost:
 
 def price_tie(c: Choice, other: Choice, prices: PricesAsked) -> PriceTie:
     """Return the prices at which one choice ties with another, rented and owned."""
-    rents = [rent(one.system, prices.pricing, prices.region) for one in (c, other)]
+    rents = [prices.of(one.system) for one in (c, other)]
     mine, theirs = (_line(one, price) for one, price in zip((c, other), rents, strict=True))
     hours = [tco(one.system, owner=prices.owner) for one in (c, other)]
-    own, rival = (_line(one, owned_rent(hour), hour) for one, hour in zip((c, other), hours, strict=True))
+    mine_owned, rival = (_line(one, owned_rent(hour), hour) for one, hour in zip((c, other), hours, strict=True))
     rented, turned, owned = (
-        [float(end) for end in tie(one, two)] for one, two in ((mine, theirs), (theirs, mine), (own, rival))
+        [float(end) for end in tie(one, two)] for one, two in ((mine, theirs), (theirs, mine), (mine_owned, rival))
     )
-    part, now, at = _part(own, rival, owned[0])
-    lacking = "; ".join(f"{one.system.id}: {one.lacking}" for one in (own, rival) if one.lacking)
+    part, now, at = _part(mine_owned, rival, owned[0])
+    lacking = "; ".join(f"{one.system.id}: {one.lacking}" for one in (mine_owned, rival) if one.lacking)
     unpriced = dict.fromkeys(price.why for price in rents if price.why)
     unowned = [f"{hour.system.id}: {hour.reason}" for hour in hours if not hour.valid]
     speed = c.question.request.tokens_per_s_per_user

@@ -29,7 +29,10 @@ NOT_TYPED = {
     "Topology": "made by tm.topology",
     "Transformer": "made by tm.model",
     "MappingProxyType": "of the standard library",
+    "Capacity": "made by tm.plan",
     "Choice": "a choice of a Plan",
+    "Demand": "made by tm.plan",
+    "Flips": "made by tm.plan",
     "Collective": "made by tm.collective",
     "Comparison": "made by tm.compare",
     "Cost": "made by tm.tco",
@@ -39,10 +42,12 @@ NOT_TYPED = {
     "Legality": "made by tm.legal",
     "MemoryFit": "made by tm.memory_fit",
     "Plan": "made by tm.plan",
+    "Quality": "made by tm.quality",
     "RequestEnergy": "made by tm.energy",
     "Sensitivity": "made by tm.sensitivity",
     "Serving": "made by tm.serve",
     "Step": "made by tm.decode_step",
+    "Support": "made by tm.support",
     "TokenCost": "a line of TokenCosts",
     "TokenCosts": "made by tm.token_cost",
     "TrainRun": "made by tm.train_run",
@@ -311,7 +316,7 @@ def _searches() -> Iterator[Call]:
     ends = "request=tm.Request(512, 64), systems=['trn2.3xlarge', 'inf2.48xlarge'], speeds=[20.0]"
     both = f"systems='trn2.3xlarge', prefill_systems='trn2.3xlarge', {PROMISED}"
     for name, asked, kinds in (
-        ("tm.plan", f"model='llama-3.1-8b', {both}", "object: systems prefill_systems"),
+        ("tm.plan", f"model='llama-3.1-8b', {both}", "object: systems prefill_systems; any: pricing"),
         ("tm.compare", f"model='llama-3.2-1b', {ends}", "object: systems; any: region"),
     ):
         yield _call("doors", name, asked, kinds)
@@ -571,6 +576,22 @@ def _steps() -> Iterator[Call]:
         "",
         f"{PLACES}, context=[1, 4096, 10**7], efficiencies=['ideal'], training=[False]",
         misfit="mapping=tm.Mapping(tp=[1, 2, 4]), context=np.full(2, 4.0)",
+    )
+    yield _call(
+        "main",
+        "tm.support",
+        "model='llama-3.1-8b', system='trn2.48xlarge'",
+        "",
+        f"{PLACES}, efficiencies=['ideal', 'hand-tuned', 'neuron-async']",
+        also={"efficiencies": ("stack",)},
+    )
+    yield _call(
+        "main",
+        "tm.quality",
+        "model='llama-3.1-8b', precision='fp8'",
+        "",
+        "model=['llama-3.1-8b', 'deepseek-v3'], precision=['bf16', 'fp8', 'w4a8', 'mxfp8-kvfp8']",
+        any_number=True,
     )
     yield _call(
         "main",
