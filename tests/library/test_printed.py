@@ -146,7 +146,6 @@ def printed() -> str:
 
 
 SECTIONS = dict(re.findall(r"^# (.+)\n([\s\S]+?)(?=\n\n# |\n\Z)", GOLDEN.read_text(encoding="utf-8"), re.MULTILINE))
-PROSE = "plan", "plan with prefill apart", "comparison", "cost of a token", "training runs"  # whose cards are sentences
 PROSE = (
     "support",
     "support that is missing",
@@ -156,6 +155,7 @@ PROSE = (
     "plan with prefill apart",
     "comparison",
     "cost of a token",
+    "training runs",
 )  # whose cards are sentences
 TYPED = "sensitivity", "deployment", "mapping", "precision", "model"  # which name what a caller types
 FORBIDDEN = r"\bUSD\b|mtoken|[a-z]_(s|bytes|usd|flop)\b|(?<!for) a (chip|user|token|rank|h)\b|\bnan\b|\de[+-]\d"

@@ -155,6 +155,9 @@ def plan(
             help="Share of time in which all replicas run, such as 0.999, for which spares stand by.", **NUMBER
         ),
     ] = None,
+    quality: Annotated[
+        float | None, typer.Option(help="Most that number formats may lose of the score, in %.", **NUMBER)
+    ] = None,
     site: Annotated[str, typer.Option(help="Site, for its PUE.", **_name("facility"))] = "aws-air",
     pricing: Pricing = "capacity-block",
     owner: Owner = "hyperscaler",
@@ -187,6 +190,7 @@ def plan(
         ask: dict[str, Any] = {"precision": precision, "efficiencies": stack, "prefill_systems": prefill_system or None}
         ask |= {"users": users, "chips": chips, "site_w": None if mw is None else mw * MW, "facility": site}
         ask |= {"usd_per_month": usd_per_month, "availability": availability, "pricing": pricing, "owner": owner}
+        ask["max_loss_percent"] = quality
         result = trnmodel.plan(own, request, system or None, **ask)
         if xlsx is not None:
             result.to_workbook(xlsx)

@@ -41,6 +41,7 @@ ARGUMENTS = {
     "intensity_flop_per_byte": "intensity",
     "facility": "site",
     "interval_s": "interval",
+    "max_loss_percent": "quality",
     "message_bytes": "size",
     "output_tokens": "output",
     "prefill_systems": "prefill_system",

@@ -79,16 +79,21 @@ class Quality(Card):
         most = number("limit", limit, 0, PERCENT)
         return self.loss_percent > most if self.known else self.loss_percent_high > most
 
-    def card(self) -> list[str]:
-        """Return the loss on a few lines: with its range, what it rests on, and the sources."""
-        what = f"{self.model.id} in {self.precision.name}"
+    def described(self) -> str:
+        """Return the loss in words, with its range and what it rests on."""
         why = f"; {self.basis_reason}" if self.basis_reason else ""
         if not self.known:
-            return [f"Quality: what {what} loses of its score is not published ({self.basis}{why})"]
+            return f"loses an unpublished part of its score ({self.basis}{why})"
         if self.basis == "ideal":
-            return [f"Quality: {what} loses nothing of its score ({self.basis}{why})"]
+            return f"loses nothing of its score ({self.basis}{why})"
         ends = f"{self.loss_percent_low:.2g} to {self.loss_percent_high:.2g}"
-        head = f"Quality: {what} loses {self.loss_percent:.2g} % of its score in BF16 ({ends}; {self.basis}{why})"
+        return f"loses {self.loss_percent:.2g} % of its score in BF16 ({ends}; {self.basis}{why})"
+
+    def card(self) -> list[str]:
+        """Return the loss on a few lines: with its range, what it rests on, and the sources."""
+        head = f"Quality: {self.model.id} in {self.precision.name} {self.described()}"
+        if not self.rows or self.basis == "ideal":
+            return [head]
         scores = counted(len(self.rows), "score")
         return card_of(head, [[f"{scores} published by {self.sources[0]}", *self.sources[1:]]])
 

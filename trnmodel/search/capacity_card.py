@@ -33,6 +33,7 @@ def lines(p: Plan) -> list[str]:
         _best(c, found),
         *plan_card.ties(p),
         plan_card.configuration(c),
+        *plan_card.documented(c),
         *plan_card.one_constant(c),
         _users(c, found),
         *_bills(found, p.capacity_of(priced) if priced else None),

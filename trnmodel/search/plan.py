@@ -74,6 +74,7 @@ SAME = f"the same within {TIED:.0%}".replace("%", " %")
     site_w=Number(TINY, 1e30),
     usd_per_month=Number(TINY, 1e30),
     availability=Number(0, HIGHEST_AVAILABILITY),
+    max_loss_percent=Number(0, 100),
     facility=Named("a facility"),
     pricing=Checked("one of the pricings, or a price of a chip-hour in USD", {"enum": [*PRICINGS]}),
     owner=Named("an owner"),
@@ -91,6 +92,7 @@ def plan(
     site_w: float | None = None,
     usd_per_month: float | None = None,
     availability: float | None = None,
+    max_loss_percent: float | None = None,
     facility: str | Facility = "aws-air",
     pricing: str | float | Rent = "capacity-block",
     owner: str | Owner = "hyperscaler",
@@ -132,6 +134,9 @@ def plan(
         Rent per month at most, spares included. [USD]
     availability : float, optional
         Share of time in which all replicas run; spare instances stand by for it. Default no spares. [-]
+    max_loss_percent : float, optional
+        Most that number formats may lose of the model's score in BF16, by `tm.quality`; formats that are known to lose
+        more, or of which nothing is published, are left out. Default any loss. [%]
     facility : str or Facility
         Site whose PUE counts. [-]
     pricing : str, float or Rent
@@ -176,7 +181,7 @@ def plan(
         pricing=pricing,
         owner=read_owner(owner),
     )
-    q = search_for(read_model(model), demand.at_rate(one_request("request", request)), precision)
+    q = search_for(read_model(model), demand.at_rate(one_request("request", request)), precision, max_loss_percent)
     if prefill_systems is not None and demand.counts:
         refuse("prefill_systems", prefill_systems, "pairs of systems are not counted for a size or an availability")
     specs = _able(q, sorted(asked_systems(systems), key=catalog_order), precision)
@@ -247,10 +252,10 @@ def _within(demand: Demand, some: Iterable[Choice]) -> tuple[list[Choice], list[
 
 def _short_of(demand: Demand, c: Choice) -> str:
     """Return why the demand allows no instance of a choice; empty where it does."""
-    if not demand.counts:
-        return ""
     why = demand.most_instances(c.system)[1]
-    return why or (str(capacity(demand, c).reason) if c.valid else "")
+    if why or not c.valid or not (demand.limit or demand.availability):
+        return why
+    return str(capacity(demand, c).reason)
 
 
 def _beyond(demand: Demand, c: Choice, why: str, best: Sequence[Choice]) -> str:

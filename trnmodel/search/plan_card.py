@@ -28,7 +28,7 @@ def lines(p: Plan) -> list[str]:
     if not c:
         none = "no system is within the demand" if p.beyond else "the model fits on no system that was asked"
         return [f"{request}: {none}.", *_nearest(p), *others(p, after)]
-    found = [f"{request}.", _best(c), *ties(p), configuration(c), *_user(c), *one_constant(c)]
+    found = [f"{request}.", _best(c), *ties(p), configuration(c), *documented(c), *_user(c), *one_constant(c)]
     found += _nearest(p)
     if p.beside:
         made = [f"{b.stack.kind} {_made(b) if b.valid else b.reason}" for b in p.beside]
@@ -91,6 +91,17 @@ def configuration(c: Choice) -> str:
     """Return the mapping with its option, and from which chip the option is borrowed."""
     borrowed = f" ({c.option.borrowed})" if c.option.borrowed else ""
     return f"Configuration: {c.mapping}{borrowed}, on {c.chips:g} of {counted(c.system.chips, 'chip')}."
+
+
+def documented(c: Choice) -> list[str]:
+    """Return what documents say of the model on the software, and of its formats; nothing where all is well known."""
+    said = []
+    if c.stack.kind == "public" and not c.support.supported:
+        missing = c.support.missing or f"no document of {c.stack.id} lists it"
+        said.append(f"Not documented: {missing}.")
+    if c.quality.basis != "ideal":
+        said.append(f"Quality: {c.question.model.id} in {c.precision} {c.quality.described()}.")
+    return said
 
 
 def _user(c: Choice) -> list[str]:

@@ -22,6 +22,8 @@ TEXTS = ("place", "mapping", "precision", "basis", "basis_reason", "reason")
 COUNTS = ("chance", *Choice.UNBANDED)
 DEMAND = ("users", "chips", "site_w", "usd_per_month", "availability", "facility", "pricing", "owner")
 NUMBERS = ("float", "int", "NDArray")
+LOSSES = ("loss_percent", "loss_percent_low", "loss_percent_high")
+WORDS = ("system", "status", "option", "stack", "stack_kind", "support", "missing", "quality_basis", *TEXTS)
 SPEED = ("tokens_per_s_per_user", "below", "above", "alone")
 
 
@@ -65,9 +67,11 @@ def _choice(p: Plan, c: Choice) -> dict[str, Any]:
     texts = {name: str(getattr(c, name)) for name in TEXTS}
     ids: dict[str, Any] = {"system": c.system.id, "status": c.system.status, "option": c.option.id, "stack": c.stack.id}
     ids |= {"stack_kind": c.stack.kind, "valid": bool(c.valid)}
+    ids |= {"support": c.support.status, "missing": c.support.missing, "quality_basis": c.quality.basis}
+    losses = {name: _plain(getattr(c.quality, name)) for name in LOSSES}
     pair = {"prefill_system": c.prefill_system.id} if isinstance(c, Pair) else {}
     counts = {name: _plain(getattr(c, name)) for name in COUNTS}
-    return ids | pair | texts | counts | _figures(c)
+    return ids | pair | texts | counts | losses | _figures(c)
 
 
 def _figures(one: Grounded) -> dict[str, Any]:
@@ -113,7 +117,8 @@ def data_schema() -> dict[str, Any]:
     >>> figures["instances"]["type"], "instances_low" in figures
     (['number', 'null'], True)
     """
-    choice = {name: {"type": "string"} for name in ("system", "status", "option", "stack", "stack_kind", *TEXTS)}
+    choice = {name: {"type": "string"} for name in WORDS}
+    choice |= {name: _number(name) | {"type": ["number", "null"]} for name in LOSSES}
     choice |= {"valid": {"type": "boolean"}} | {name: _number(name, Choice) for name in COUNTS}
     many = {"choice": {"$ref": "#/$defs/choice"}, "capacity": _maybe("capacity")}
     rows = {"type": "array", "items": {"$ref": "#/$defs/beside"}}

@@ -17,6 +17,7 @@ from trnmodel.catalog.specs import Precision
 from trnmodel.catalog.systems import AVAILABILITY, System
 from trnmodel.catalog.systems import find as find_system
 from trnmodel.catalog.systems import system as read_system
+from trnmodel.models.quality import quality
 from trnmodel.models.transformer import Transformer
 from trnmodel.search.choice import Choice, Point, chosen
 from trnmodel.search.grid import Question, computes, grid, options_of
@@ -67,10 +68,18 @@ class Search:
     precisions: tuple[Precision, ...]
 
 
-def search_for(model: Transformer, request: Request, precision: Any) -> Search:
-    """Return the question, with lengths that the model has."""
+def search_for(model: Transformer, request: Request, precision: Any, max_loss_percent: float | None = None) -> Search:
+    """Return the question, with lengths that the model has and formats that do not lose more than the limit."""
     refuse_longer(model, "request", float(request.longest_context))
-    return Search(model, request, tuple(map(load.precision, PRECISIONS if precision is None else (precision,))))
+    formats = tuple(map(load.precision, PRECISIONS if precision is None else (precision,)))
+    if max_loss_percent is None:
+        return Search(model, request, formats)
+    losses = {one.name: quality(model, one) for one in formats}
+    kept = tuple(one for one in formats if not losses[one.name].exceeds(max_loss_percent))
+    if not kept:
+        told = ", ".join(f"{name} {one.described()}" for name, one in losses.items())
+        refuse("max_loss_percent", max_loss_percent, f"every format that is tried may lose more: {told}")
+    return Search(model, request, kept)
 
 
 def options_for(q: Search, spec: System, efficiencies: Any) -> tuple[Option, ...]:

@@ -34,7 +34,7 @@ from trnmodel.steps.rank import Site, site
 from trnmodel.units import Numeric
 
 SETTINGS = 512  # that are saved
-SHARED = 1024  # mappings of a search up to which what they resolve to is saved
+SHARED = 1000  # mappings of a search up to which what they resolve to is saved
 FEW = 4096  # mappings up to which each is resolved; of more, those that differ are resolved once
 
 
