@@ -159,8 +159,8 @@ def _rented(one: PriceTie) -> str:
     if np.isfinite(one.against_break_even_usd_per_chip_h):
         value, low, high = (getattr(one, f"against_break_even_usd_per_chip_h{end}") for end in ("", "_low", "_high"))
         rents = f"${format_digits(mine, 4)} per chip-hour, {one.pricing}"
-        at = format_within(value, low, high, "per chip-hour")
-        return f"if rented ({rents}), it ties where {one.against} rents for ${at}; no rent of that is published"
+        rival = f"{one.against} rents for ${format_within(value, low, high, 'per chip-hour')}"
+        return f"if rented ({rents}), it ties where {rival}; no rent of that is published"
     return f"if rented: {one.rent_reason}" if one.rent_reason else ""
 
 
