@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import TINY, number, numbers, refuse
+from trnmodel.arguments import TINY, choice, number, numbers, refuse
 from trnmodel.catalog.prices import Owner
 from trnmodel.catalog.rents import PRICINGS
 from trnmodel.catalog.specs import Precision
@@ -384,6 +384,8 @@ class Comparison(Card):
             "server_usd" (over its chips); each with `_low` and `_high` over the common draws, beside what is published
             or assumed.
         """
+        if pricing is not None:
+            choice("pricing", pricing, PRICINGS)
         changes: dict[str, Any] = {"pricing": pricing, "region": region, "owner": owner}
         prices = self.prices._replace(**{name: value for name, value in changes.items() if value is not None})
         rows = []

@@ -159,8 +159,8 @@ def _rented(one: PriceTie) -> str:
     if np.isfinite(one.against_break_even_usd_per_chip_h):
         value, low, high = (getattr(one, f"against_break_even_usd_per_chip_h{end}") for end in ("", "_low", "_high"))
         rents = f"${format_digits(mine, 4)} per chip-hour, {one.pricing}"
-        at_rival = format_within(value, low, high, "per chip-hour")
-        return f"if rented ({rents}), it ties with {one.against} at ${at_rival} of that, of which no rent is published"
+        rival = f"{one.against} rents for ${format_within(value, low, high, 'per chip-hour')}"
+        return f"if rented ({rents}), it ties where {rival}; no rent of that is published"
     return f"if rented: {one.rent_reason}" if one.rent_reason else ""
 
 
@@ -171,8 +171,8 @@ def _owned(one: PriceTie) -> str:
     what, per = ("chip", "") if one.part == "chip_usd" else ("server", "per chip")
     now = f"${format_digits(one.part_usd, 2)} is assumed"
     if one.break_even_usd <= 0:
-        most = format_digits(max(one.break_even_usd_high, 0.0), 2)
-        bound = f"at most ${most} {per}".rstrip()
-        return f"if owned, it ties with {one.against} at no price of its {what} ({bound}); {now}"
+        band = f"; the band reaches to ${format_digits(one.break_even_usd_high, 2)} {per}".rstrip()
+        reach = band if one.break_even_usd_high > 0 else ""
+        return f"if owned, it costs more than {one.against} even with its {what} for nothing{reach}; {now}"
     at = format_within(one.break_even_usd, max(one.break_even_usd_low, 0.0), one.break_even_usd_high, per)
     return f"if owned, it ties with {one.against} at a price of its {what} of ${at}; {now}"

@@ -18,6 +18,7 @@ from trnmodel.cost.tco import tco
 from trnmodel.models.transformer import Transformer
 from trnmodel.reliability.goodput import goodput
 from trnmodel.search.train_search import grid, space
+from trnmodel.steps.rank import site
 from trnmodel.training.rank import ELEMENT_BYTES
 from trnmodel.units import DAY, HOUR, MILLION, format_digits
 
@@ -25,6 +26,7 @@ OWNER = "hyperscaler"
 CHIPS = 8192  # of a run that nothing else sizes
 MOST = 2**20  # chips, sequences of a step
 BLOCKS = 64  # of numbers of domains between two powers of two, of each of which one is tried
+EDGE, EDGES = 0.97, 6  # how far below a largest batch numbers of domains are tried, and how many
 RAGGED = 0.7  # share of the time between two powers of two that a number with other divisors may take
 FEWER: Mapping[str, tuple[Any, ...]] = {"recompute": ("none", "full"), "zero": (1, 3), "sequence_parallel": (True,)}
 ROUNDING = 1e-9  # share by which a limit may be passed
@@ -147,8 +149,8 @@ def _divisors(count: int) -> int:
     return int(2 * np.sum(count % low == 0) - (low[-1] ** 2 == count))
 
 
-def _blocks(low: int, high: int) -> list[int]:
-    """Return numbers between two that are not tried, one from each of equal blocks: that with the most divisors.
+def _blocks(low: int, high: int, most: int = BLOCKS) -> list[int]:
+    """Return numbers between two others, one from each of at most so many blocks: that with the most divisors.
 
     Examples
     --------
@@ -156,23 +158,40 @@ def _blocks(low: int, high: int) -> list[int]:
     ([9, 10, 11, 12, 13, 14, 15], 64, 1040)
     """
     between = np.arange(low + 1, high)
-    parts = np.array_split(between, min(BLOCKS, between.size)) if between.size else []
+    parts = np.array_split(between, min(most, between.size)) if between.size else []
     return [max(map(int, part), key=lambda count: (_divisors(count), -count)) for part in parts]
+
+
+def _edges(q: TrainRunQuestion, one: System, low: int, high: int) -> list[int]:
+    """Return numbers of domains whose ranks just share out the largest batch that the slack allows, or its multiples.
+
+    Just above such a number replicas have to take another sequence each, which costs up to a third of the time.
+    """
+    ranks = one.domain_chips * site(one).ranks_per_chip
+    largest = q.ask["global_batch"] * (1 + q.ask["batch_slack"]) / ranks
+    edges = [largest * 2.0**i for i in range(-40, 41)]
+    return [
+        n
+        for edge in edges
+        if low < edge < high + 1
+        for n in _blocks(max(int(edge * EDGE) - 1, 0), int(edge) + 1, EDGES)
+        if low < n < high
+    ]
 
 
 def _span(q: TrainRunQuestion, best: Size, within: bool, tried: Mapping[int, Size], most: int) -> tuple[int, int]:
     """Return the numbers of domains between which a better one than the best power of two may lie.
 
-    Numbers with other divisors take `RAGGED` at least of the days and the dollars between two powers of two, where
-    days are taken as a power law.
+    Numbers with other divisors take `RAGGED` at least of the days and the dollars of a power of two, between which days
+    are taken as a power law.
     """
     low, high, half = best.domains // 2, min(best.domains * 2, most + 1), tried.get(best.domains // 2)
-    if within and q.days is None:
-        last = max(n for n, one in tried.items() if RAGGED * one.usd <= (q.usd or 0.0))
-        return best.domains, min(2 * last, most + 1)
+    if q.days is None:
+        near = [n for n, one in tried.items() if RAGGED * one.usd <= (q.usd or 0.0)] or [best.domains]
+        return best.domains if within else min(near) // 2, min(2 * max(near), most + 1)
     if within and half and best.days < half.days < np.inf:
         falls = np.log2(half.days / best.days)
-        low = int(best.domains * (RAGGED * best.days / (q.days or 1.0)) ** (1 / falls)) - 1
+        low = int(best.domains * (RAGGED * best.days / q.days) ** (1 / falls)) - 1
     return max(low, 0), best.domains if within else high
 
 
@@ -193,7 +212,7 @@ def sized(q: TrainRunQuestion, one: System) -> int:
     best, within = _best(q, tried.values())
     span = _span(q, best, within, tried, most)
     for _ in range(2):
-        counts = [n for n in _blocks(*span) if n not in tried]
+        counts = sorted({*_blocks(*span), *_edges(q, one, *span)} - tried.keys())
         tried |= {size.domains: size for size in sizes(q, one, price, counts, first=fewest)}
         best, within = _best(q, tried.values())
         higher = best.domains if fewest else min((n for n in tried if n > best.domains), default=most + 1)
@@ -210,6 +229,6 @@ def _why(q: TrainRunQuestion, one: System, nearest: Size) -> str:
         return f"{limit}: {q.model.id} does not fit on up to {MOST:,} chips of {one.id}"
     chips, days = f"on {nearest.domains * one.domain_chips:,} chips", format_digits(nearest.days, 3)
     if q.days is not None:
-        return f"{limit}: {one.id} takes at least {days} days, {chips}"
+        return f"{limit}: {one.id} takes at least about {days} days, {chips}"
     usd = f"${format_digits(nearest.usd / MILLION, 3)} million {q.bill}"
-    return f"{limit}: {one.id} costs at least {usd}, {chips} for {days} days"
+    return f"{limit}: {one.id} costs at least about {usd}, {chips} for {days} days"

@@ -376,7 +376,7 @@ def _roots() -> Iterator[Call]:
     yield _call(
         "doors",
         "tm.train_run",
-        "model='llama-3.2-1b', systems=['hgx-a100', 'hgx-h100'], tokens=1e12, days=500.0, seq=2048, global_batch=8, "
+        "model='llama-3.2-1b', systems=['hgx-a100', 'hgx-h100'], tokens=1e12, chips=16, seq=2048, global_batch=8, "
         "recompute=['none'], zero=[1], sequence_parallel=[True]",
         "object: systems; list: recompute; any: zero sequence_parallel region",
     )
