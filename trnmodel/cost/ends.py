@@ -33,10 +33,12 @@ class Move(NamedTuple):
 class Lines(NamedTuple):
     """Figures of an hour: a row for the middle and for each end, a column at the base and one for each array.
 
-    `away` is how far each array lies from its base, `steps` how far its column does.
+    A figure has what it varies with of that `shape`. `away` is how far each array lies from its base, `steps` how far
+    its column does.
     """
 
     figures: Mapping[str, NDArray]
+    shape: tuple[int, int]
     away: tuple[NDArray, ...]
     steps: NDArray
 
@@ -89,19 +91,20 @@ def lines(question: Any, moved: list[Move], hour: Rows, known: Mapping[str, Any]
         every[name] = np.full(1 + len(bases), base)
         every[name][column] += step
     specs: dict[str, dict[str, NDArray]] = {owner: {} for owner in MOVED}
+    middles = [getattr(question, owner).at(name) if name else np.nan for owner, name, _ in moved]
+    columns = np.tile(np.array(middles, dtype=float), (rows, 1))
     for i, (owner, name, ends) in enumerate(moved):
-        places = dict(zip((2 * i + 1, 2 * i + 2), ends, strict=True))
         if name:
-            specs[owner][name] = _column(getattr(question, owner).at(name), places, rows)
+            columns[2 * i + 1 : 2 * i + 3, i] = ends
+            specs[owner][name] = columns[:, i : i + 1]
         elif owner == "tdp_w":
+            places = dict(zip((2 * i + 1, 2 * i + 2), ends, strict=True))
             every["tdp_w"] = _column(known["tdp_w"], places, rows)
             every["own_w"] = _column(known["own_w"], dict.fromkeys(places, np.nan), rows)
     asked = {owner: with_values(getattr(question, owner), values) for owner, values in specs.items()}
     figures = hour(SimpleNamespace(system=question.system, facility=question.facility, **asked, **every))
-    shape = (rows, 1 + len(bases))
-    at_all = {name: np.broadcast_to(value, shape) for name, value in figures.items()}
     away = tuple(np.asarray(varied[name]) - base for name, (base, _) in bases.items())
-    return Lines(at_all, away, np.array([step for _, step in bases.values()]))
+    return Lines(figures, (rows, 1 + len(bases)), away, np.array([step for _, step in bases.values()]))
 
 
 def _base(x: Any) -> tuple[float, float]:
@@ -140,7 +143,7 @@ def widths(of: Lines, name: str, more: Iterable[tuple[int, Pair]] = ()) -> tuple
 
     `more` are arrays that have ends at each point: the place among the arrays, and how far its ends lie from it.
     """
-    figure = of.figures[name]
+    figure = np.broadcast_to(of.figures[name], of.shape)
     slopes = np.nan_to_num((figure[:, 1:] - figure[:, :1]) / of.steps)  # of an unknown figure
     varies = [place for place in range(len(of.away)) if np.any(slopes[:, place] != 0)]
     rows = np.column_stack([figure[:, 0], slopes[:, varies]])
