@@ -7,14 +7,17 @@ in the watts: where one of these is an array, two of its values give the line on
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trnmodel.arguments import Same
 from trnmodel.catalog.specs import Spec
 
+SPECS = 256  # prices, owners and powers whose open values are saved
 PIECE = 4096  # points at a time, so that a row for each end stays in a core's cache
 MOVED = ("prices", "owner", "power")  # the specs whose open values move
 LINEAR = ("chip_usd", "server_usd", "switch_usd_per_lane", "tdp_w", "mean_w")  # what the hour is linear in
@@ -48,14 +51,20 @@ def moves(question: Any, ends: Mapping[str, Pair]) -> list[Move]:
 
     A price that is listed by system or by chip counts for the question's own alone.
     """
-    own = {question.system.id, question.system.chip.id}
-    of_specs = [
+    own = frozenset({question.system.id, question.system.chip.id})
+    of_specs = _of_specs(tuple(Same(getattr(question, owner)) for owner in MOVED), own)
+    return [*of_specs] + [Move(name, "", pair) for name, pair in ends.items() if np.any(np.less(*pair))]
+
+
+@lru_cache(maxsize=SPECS)
+def _of_specs(specs: tuple[Same, ...], own: frozenset[str]) -> tuple[Move, ...]:
+    """Return the open values of prices, owner and power, of those by system or by chip the ones of these ids alone."""
+    return tuple(
         Move(owner, name, pair)
-        for owner in MOVED
-        for name, pair in getattr(question, owner).open_ranges.items()
+        for owner, spec in zip(MOVED, specs, strict=True)
+        for name, pair in spec.it.open_ranges.items()
         if "[" not in name or name.removesuffix("]").partition("[")[2] in own
-    ]
-    return of_specs + [Move(name, "", pair) for name, pair in ends.items() if np.any(np.less(*pair))]
+    )
 
 
 def holds_arrays(question: Any, moved: Iterable[Move]) -> bool:
