@@ -110,7 +110,7 @@ def schema(name: str) -> dict[str, Any]:
     Parameters
     ----------
     name : str
-        A public call, such as "decode_step". [-]
+        A public call, such as "decode_step"; "scenario" gives the schema of a scenario file. [-]
 
     Returns
     -------
@@ -133,20 +133,14 @@ def schema(name: str) -> dict[str, Any]:
 
 
 def _question(name: str) -> dict[str, Any]:
-    """Return the schema of the arguments of a public call; that of an object whose numbers are declared is inside."""
-    properties: dict[str, Any] = {}
-    for argument in arguments_of(name).values():
-        unit = "" if argument.unit in ("", "-") else f" [{argument.unit}]"
-        described = f"{argument.description}{unit}"
-        rule = _rule(argument.allowed)
-        if argument.nullable:
-            rule = {"anyOf": [rule, {"type": "null"}]}
-        plain = isinstance(argument.default, str | int | float | bool)
-        properties[argument.name] = {
-            **rule,
-            **({"description": described} if described else {}),
-            **({"default": argument.default} if plain else {}),
-        }
+    """Return the schema of the arguments of a public call; that of an object whose numbers are declared is inside.
+
+    A call that reads a file says by its `json_schema` what the file may hold.
+    """
+    own = getattr(calls()[name], "json_schema", None)
+    if own:
+        return own()
+    properties = {argument.name: property_of(argument) for argument in arguments_of(name).values()}
     return {
         "title": name,
         "description": (inspect.getdoc(calls()[name]) or "").partition("\n")[0],
@@ -154,6 +148,21 @@ def _question(name: str) -> dict[str, Any]:
         "properties": properties,
         "required": [argument.name for argument in arguments_of(name).values() if argument.required],
         "additionalProperties": False,
+    }
+
+
+def property_of(argument: Argument) -> dict[str, Any]:
+    """Return the JSON Schema of an argument, with its description, unit and default."""
+    unit = "" if argument.unit in ("", "-") else f" [{argument.unit}]"
+    described = f"{argument.description}{unit}"
+    rule = _rule(argument.allowed)
+    if argument.nullable:
+        rule = {"anyOf": [rule, {"type": "null"}]}
+    plain = isinstance(argument.default, str | int | float | bool)
+    return {
+        **rule,
+        **({"description": described} if described else {}),
+        **({"default": argument.default} if plain else {}),
     }
 
 
