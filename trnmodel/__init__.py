@@ -23,7 +23,7 @@ _HOMES = {  # module that defines public names, with these names
     "trnmodel.fabric.graph": ("Topology", "topology"),
     "trnmodel.formulas.clos": ("clos",),
     "trnmodel.calls": ("schema",),
-    #S
+    # S
     "trnmodel.files.scenarios": ("Scenario", "scenario"),
     "trnmodel.evidence.fit": ("calibrate",),
     "trnmodel.cost.tco": ("Cost", "tco"),

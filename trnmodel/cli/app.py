@@ -12,6 +12,7 @@ import trnmodel
 from trnmodel.cli import answers, terminal
 from trnmodel.cli.plugins import Commands
 from trnmodel.cli.questions import question
+from trnmodel.cli.scenarios import also
 from trnmodel.cli.shell import plain_errors, say
 from trnmodel.cli.terminal import Status
 
@@ -164,7 +165,7 @@ def plan(
         request = trnmodel.Request(prompt, output, speed, ttft, percentile, prefix, requests)
         own = trnmodel.model(model, name)
         ask: dict[str, Any] = {"precision": precision, "efficiencies": stack, "prefill_systems": prefill_system or None}
-        result = trnmodel.plan(own, request, system or None, **ask)
+        result = trnmodel.plan(own, request, system or None, **ask | also(ctx, "plan"))
         frame = result.to_frame(bands=as_json)
         frame = frame.assign(command=[result.command, *[""] * (len(frame) - 1)])
         _print(ctx, "\n".join(result.card()), frame, as_json, result.choices)
@@ -257,7 +258,8 @@ def power(
     """J/token of a decode step at the server, and W per chip."""
     with plain_errors(ctx):
         ask = {"batch": batch, "context": context, "precision": precision, "efficiencies": stack}
-        step = trnmodel.decode_step(trnmodel.model(model, name), system, trnmodel.Mapping(tp=tp, ep=ep), **ask)
+        mapping = trnmodel.Mapping(tp=tp, ep=ep, **also(ctx, "Mapping"))
+        step = trnmodel.decode_step(trnmodel.model(model, name), system, mapping, **ask | also(ctx, "decode_step"))
         result = trnmodel.energy(step, facility=facility)
         line = answers.spent(result) if step.valid else answers.rated(step)
         _print(ctx, line, result.to_frame(bands=True), as_json, [result])
@@ -295,7 +297,7 @@ def goodput(
             "interval_s": interval,
             "fleet": fleet,
         }
-        result = trnmodel.goodput(system, chips, **ask)
+        result = trnmodel.goodput(system, chips, **ask | also(ctx, "goodput"))
         _print(ctx, answers.useful(result), result.to_frame(bands=True), as_json, [result])
 
 
@@ -367,8 +369,9 @@ def cost(
         request = trnmodel.Request(prompt, output, speed, ttft, percentile, prefix, requests)
         ask = {"precision": precision, "duty": duty, "spare_instances": spares, "region": region}
         ask |= {"pricing": pricing if price is None else price}
-        result = trnmodel.token_cost(trnmodel.model(model, name), request, system, **ask)
-        owned = result.priced({name: trnmodel.tco(name, owner=owner) for name in result.systems})
+        result = trnmodel.token_cost(trnmodel.model(model, name), request, system, **ask | also(ctx, "token_cost"))
+        own = {name: trnmodel.tco(name, owner=owner, **also(ctx, "tco", name)) for name in result.systems}
+        owned = result.priced(own)
         lines = [*result.card(against), *(line for name in owned.systems for line in owned.told(name))]
         frame = stacked({"renter": result.to_frame(as_json), "owner": owned.to_frame(as_json)}, "who")
         _print(ctx, "\n".join(lines), frame, as_json, [*result.lines, *owned.lines])

@@ -204,5 +204,3 @@ def _plain(name: str, value: Any, allowed: Allowed) -> Any:
             refuse(name, value, f"allowed is {allowed.describe()}")
         return dict(value)
     return _text(name, value, allowed) if isinstance(value, str) else value
-
-
