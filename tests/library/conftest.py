@@ -1,7 +1,6 @@
 """What tests of the library can ask for."""
 
 import shutil
-import sys
 
 import pytest
 
@@ -11,11 +10,8 @@ DATA = load.DATA
 
 
 def forget():
-    """Empty every cache of the packages, as a spec in one cache and the same spec read anew are two objects."""
-    for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] in ("trnmodel", "trnbook", "trnlab"):
-            for item in vars(module).values():
-                getattr(item, "cache_clear", lambda: None)()
+    """Empty every cache of the packages."""
+    load.forget("trnmodel", "trnbook", "trnlab")
 
 
 @pytest.fixture
