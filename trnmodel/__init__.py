@@ -24,6 +24,7 @@ _HOMES = {  # module that defines public names, with these names
     "trnmodel.formulas.clos": ("clos",),
     "trnmodel.calls": ("schema",),
     # S
+    "trnmodel.files.saved": ("Check", "check", "save_plan"),
     "trnmodel.files.scenarios": ("Scenario", "scenario"),
     "trnmodel.evidence.fit": ("calibrate",),
     "trnmodel.cost.tco": ("Cost", "tco"),

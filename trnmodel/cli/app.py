@@ -12,7 +12,7 @@ import trnmodel
 from trnmodel.cli import answers, terminal
 from trnmodel.cli.plugins import Commands
 from trnmodel.cli.questions import question
-from trnmodel.cli.scenarios import also
+from trnmodel.cli.scenarios import also, save
 from trnmodel.cli.shell import plain_errors, say
 from trnmodel.cli.terminal import Status
 
@@ -165,7 +165,9 @@ def plan(
         request = trnmodel.Request(prompt, output, speed, ttft, percentile, prefix, requests)
         own = trnmodel.model(model, name)
         ask: dict[str, Any] = {"precision": precision, "efficiencies": stack, "prefill_systems": prefill_system or None}
-        result = trnmodel.plan(own, request, system or None, **ask | also(ctx, "plan"))
+        asked = {"model": own, "request": request, "systems": system or None, **ask, **also(ctx, "plan")}
+        result = trnmodel.plan(**asked)
+        save(ctx, result, **asked)
         frame = result.to_frame(bands=as_json)
         frame = frame.assign(command=[result.command, *[""] * (len(frame) - 1)])
         _print(ctx, "\n".join(result.card()), frame, as_json, result.choices)
@@ -479,6 +481,28 @@ def roofline(
         bound = "memory" if intensity < ridge else "compute"
         line = f"{format_quantity(rate, 'FLOP/s', 3)} (ideal), {bound}-bound, {spec.id} in {dtype}"
         _print(ctx, f"{line}, ridge at {ridge:.3g} FLOP/byte", tidy([row]), as_json)
+
+
+@app.command()
+def check(
+    ctx: typer.Context,
+    path: Annotated[str, typer.Argument(metavar="PLAN.json", help="File that `trnmodel plan --save` wrote.")],
+    as_json: Json = False,
+) -> None:
+    """Ask a saved plan again: which facts moved since, by how much each moves the answer, and whether a law did.
+
+    Ends with status 5 where the answer or a fact that it stands on moved.
+    """
+    with plain_errors(ctx):
+        result = trnmodel.check(path)
+        if as_json:
+            typer.echo(json.dumps(answers.checked(result), indent=2))
+        else:
+            say(repr(result))
+        if not result.possible:
+            raise typer.Exit(Status.IMPOSSIBLE)
+        if result.differs:
+            raise typer.Exit(Status.DIFFERS)
 
 
 @app.command()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from typing import Annotated, Any, NamedTuple
@@ -11,6 +12,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typer.core import _click
 
+from trnmodel.arguments import refuse
 from trnmodel.cli import terminal
 from trnmodel.cli.shell import plain_errors, say
 from trnmodel.cli.terminal import ARGUMENTS, Status
@@ -51,7 +53,8 @@ COLUMNS = (  # of the table of several files, those that the command has
     "basis",
     "reason",
 )
-ROWS, ARGS, ROW, AGAIN = (f"trnmodel.{name}" for name in ("rows", "args", "row", "again"))  # keys of a context
+SAVED = "plan"  # the command whose answer can be saved
+ROWS, ARGS, ROW, AGAIN, SAVE = (f"trnmodel.{name}" for name in ("rows", "args", "row", "again", "save"))  # in a context
 COMMANDLINE = _click.core.ParameterSource.COMMANDLINE
 
 
@@ -83,9 +86,47 @@ def options(command: str) -> list[Any]:
                 "line wins over it. Several times for a table. Its schema: trnmodel schema scenario.",
             ),
         ] = [],  # noqa: B006
+        save: Annotated[
+            str | None,
+            typer.Option(
+                metavar="FILE.json",
+                expose_value=False,
+                callback=_keep,
+                help="Write the answer with the facts that it stands on, for trnmodel check, and beside it "
+                "FILE-rejected.csv: why each other candidate lost.",
+            ),
+        ] = None,
     ) -> None: ...
 
-    return list(typer.main.get_command(single).params)
+    found = typer.main.get_command(single).params
+    return [one for one in found if one.name != "save" or command == SAVED]
+
+
+def _keep(ctx: typer.Context, value: str | None) -> str | None:
+    """Keep where an answer is to be saved; a table of several answers is no plan."""
+    if value is not None and not ctx.resilient_parsing:
+        if len(ctx.meta.get(ROWS, [])) > 1:
+            with plain_errors(ctx):
+                refuse("save", value, "allowed with one scenario")
+        ctx.meta[SAVE] = value
+    return value
+
+
+def save(ctx: typer.Context, answer: Any, **asked: Any) -> None:
+    """Save the answer of a plan where `--save` names a file; `asked` are the arguments of `tm.plan`."""
+    if SAVE not in ctx.meta:
+        return
+    from trnmodel.files.layout import LOADS
+    from trnmodel.files.saved import save_plan
+    from trnmodel.files.scenarios import scenario
+
+    stated = {name: value for name, value in asked.items() if value is not None and name not in LOADS}
+    load = {name: value for name, value in asked.items() if value is not None and name in LOADS}
+    prices = {i: dict(own) for i, own in ctx.meta[ROW].scenario.prices.items()} if ROW in ctx.meta else {}
+    try:
+        save_plan(scenario({**stated, "load": load, "prices": prices}), ctx.meta[SAVE], answer)
+    except ValueError as error:
+        raise ValueError(re.sub("^path=", "save=", str(error))) from None
 
 
 def _read(ctx: typer.Context, value: list[str]) -> list[str]:

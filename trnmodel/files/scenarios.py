@@ -135,7 +135,8 @@ class Scenario(Card):
     def tco(self, system: str | System | None = None) -> Cost:
         """Return what `tm.tco` answers for a system, with the scenario's own prices of parts; default its only one."""
         where = self._system(system)
-        own = {name: value for name, value in self.prices.get(where.id, {}).items() if name != RENT}
+        prices = self.prices.get(where.id, {})
+        own: dict[str, Any] = {name: value for name, value in prices.items() if name != RENT}
         more = {name: self.settings[name] for name in ("owner",) if name in self.settings}
         return tco(where, **more, **own)
 
