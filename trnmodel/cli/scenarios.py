@@ -14,6 +14,7 @@ from typer.core import _click
 
 from trnmodel.arguments import refuse
 from trnmodel.cli import terminal
+from trnmodel.cli.errors import InputError
 from trnmodel.cli.shell import plain_errors, say
 from trnmodel.cli.terminal import ARGUMENTS, Status
 
@@ -135,8 +136,11 @@ def _read(ctx: typer.Context, value: list[str]) -> list[str]:
         return value
     from trnmodel.files.scenarios import scenario
 
-    with plain_errors(ctx):
-        rows = [row for path in value for row in _rows(ctx.command, path, scenario(path))]
+    with plain_errors():
+        try:
+            rows = [row for path in value for row in _rows(ctx.command, path, scenario(path))]
+        except ValueError as error:  # of a key in a file, and of no flag
+            raise InputError(" ".join(str(error).split())) from None
     ctx.meta[ROWS] = rows
     _take(ctx, rows[0])
     return value
@@ -202,7 +206,7 @@ def _stated(command: str, row: Row) -> dict[str, Any]:
             held |= {name: value for name, value in scenario.settings.items() if name in names}
         else:
             held |= getattr(scenario, section)
-    if command == "cost":
+    if command == "cost" and scenario.request and scenario.systems:
         held |= {name: value for name, value in scenario.ask("token_cost").items() if name == "pricing"}
     return held
 
