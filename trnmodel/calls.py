@@ -137,16 +137,16 @@ def _question(name: str) -> dict[str, Any]:
 
     A call that reads a file says by its `json_schema` what the file may hold.
     """
+    arguments = arguments_of(name)
     own = getattr(calls()[name], "json_schema", None)
     if own:
         return own()
-    properties = {argument.name: property_of(argument) for argument in arguments_of(name).values()}
     return {
         "title": name,
         "description": (inspect.getdoc(calls()[name]) or "").partition("\n")[0],
         "type": "object",
-        "properties": properties,
-        "required": [argument.name for argument in arguments_of(name).values() if argument.required],
+        "properties": {argument.name: property_of(argument) for argument in arguments.values()},
+        "required": [argument.name for argument in arguments.values() if argument.required],
         "additionalProperties": False,
     }
 

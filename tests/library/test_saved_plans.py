@@ -186,7 +186,7 @@ def test_a_fact_that_vanished_is_named_and_its_share_asked_with_it_in_force(copi
     after = tm.rent("trn2.3xlarge", "spot").usd_per_chip_h
     (moved,) = tm.check(plan_file).moved
     assert moved.now is None
-    assert "no longer there" in moved.told()
+    assert "no longer there" in moved.describe()
     assert {change.figure: change[1:] for change in moved.effect}["usd_per_chip_h[spot]"] == (before, after)
     assert before > after
 

@@ -217,7 +217,10 @@ BAD = {
     "NaN": ("model: llama-3.1-8b\nrequest: {input_tokens: .nan, output_tokens: 1}", "input_tokens=nan"),
     "infinity": ("model: llama-3.1-8b\nrequest: {input_tokens: .inf, output_tokens: 1}", "input_tokens=inf"),
     "a huge number": (f"model: llama-3.1-8b\nstep: {{tp: {'9' * 5000}}}", ""),
-    "a list for a number": ("model: llama-3.1-8b\nstep: {tp: [1], batch: 1, context: 9}", "tp=[1]: allowed is one number"),
+    "a list for a number": (
+        "model: llama-3.1-8b\nstep: {tp: [1], batch: 1, context: 9}",
+        "tp=[1]: allowed is one number",
+    ),
     "yes": ("model: llama-3.1-8b\njob: {chips: yes}", "line 2: chips=True"),
     "base 60": ("model: llama-3.1-8b\njob: {chips: 1:30}", "base 60"),
     "a date": ("model: 2026-01-01", "line 1: model="),

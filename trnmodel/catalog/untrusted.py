@@ -76,8 +76,8 @@ def _once(origin: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) != len(pairs):
         doubled = Counter(key for key, _ in pairs).most_common(1)[0][0]
-        given = [value for key, value in pairs if key == doubled]
-        refuse(f"{origin}: {doubled[:MAX_KEY]}", given, "the key is given more than once")
+        values_of_it = [value for key, value in pairs if key == doubled]
+        refuse(f"{origin}: {doubled[:MAX_KEY]}", values_of_it, "the key is given more than once")
     return values
 
 

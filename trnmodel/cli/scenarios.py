@@ -99,8 +99,8 @@ def options(command: str) -> list[Any]:
         ] = None,
     ) -> None: ...
 
-    found = typer.main.get_command(single).params
-    return [one for one in found if one.name != "save" or command == SAVED]
+    every = typer.main.get_command(single).params
+    return [one for one in every if one.name != "save" or command == SAVED]
 
 
 def _keep(ctx: typer.Context, value: str | None) -> str | None:
@@ -113,16 +113,16 @@ def _keep(ctx: typer.Context, value: str | None) -> str | None:
     return value
 
 
-def save(ctx: typer.Context, answer: Any, **asked: Any) -> None:
-    """Save the answer of a plan where `--save` names a file; `asked` are the arguments of `tm.plan`."""
+def save(ctx: typer.Context, answer: Any, **arguments: Any) -> None:
+    """Save the answer of a plan where `--save` names a file; `arguments` are those of `tm.plan`."""
     if SAVE not in ctx.meta:
         return
     from trnmodel.files.layout import LOADS
     from trnmodel.files.saved import save_plan
     from trnmodel.files.scenarios import scenario
 
-    stated = {name: value for name, value in asked.items() if value is not None and name not in LOADS}
-    load = {name: value for name, value in asked.items() if value is not None and name in LOADS}
+    stated = {name: value for name, value in arguments.items() if value is not None and name not in LOADS}
+    load = {name: value for name, value in arguments.items() if value is not None and name in LOADS}
     prices = {i: dict(own) for i, own in ctx.meta[ROW].scenario.prices.items()} if ROW in ctx.meta else {}
     try:
         save_plan(scenario({**stated, "load": load, "prices": prices}), ctx.meta[SAVE], answer)
@@ -186,8 +186,8 @@ def _parameter(command: Any, name: str, value: Any) -> Any:
     """Return the parameter of a command that takes a value of an argument; None where no flag does."""
     if isinstance(value, Mapping) or (name == "pricing" and not isinstance(value, str)):
         return None
-    found = (one for one in command.params if one.name in (name, ARGUMENTS.get(name)))
-    return next((one for one in found if _several(one) or not isinstance(value, list)), None)
+    takers = (one for one in command.params if one.name in (name, ARGUMENTS.get(name)))
+    return next((one for one in takers if _several(one) or not isinstance(value, list)), None)
 
 
 def _stated(command: str, row: Row) -> dict[str, Any]:
@@ -240,15 +240,15 @@ def each(command: Any, ctx: Any, invoke: Callable[[Any], Any]) -> Any:
     rows: list[Row] = ctx.meta.get(ROWS, [])
     if len(rows) < 2:
         return invoke(ctx)
-    as_json, told, worst = bool(ctx.params.get("as_json")), list[dict[str, Any]](), Status.ANSWERED
+    as_json, answers, worst = bool(ctx.params.get("as_json")), list[dict[str, Any]](), Status.ANSWERED
     for row in rows:
         status, answer = _answer(command, ctx, row, invoke)
         worst = max(worst, status)
-        told.append({"scenario": row.path, "answer": answer})
+        answers.append({"scenario": row.path, "answer": answer})
     if as_json:
-        typer.echo(json.dumps(told, indent=2))
+        typer.echo(json.dumps(answers, indent=2))
     else:
-        say(terminal.columns(_table(told)))
+        say(terminal.columns(_table(answers)))
     raise typer.Exit(worst)
 
 
@@ -269,7 +269,7 @@ def _answer(command: Any, ctx: Any, row: Row, invoke: Callable[[Any], Any]) -> t
     return status, json.loads(out.getvalue())
 
 
-def _table(told: Iterable[Mapping[str, Any]]) -> Any:
+def _table(answers: Iterable[Mapping[str, Any]]) -> Any:
     """Return a row for each file with the figures of the answer that its command puts first."""
     import pandas as pd
 
@@ -284,7 +284,7 @@ def _table(told: Iterable[Mapping[str, Any]]) -> Any:
 
     firsts = [
         {"scenario": one["scenario"], **(one["answer"][0] if isinstance(one["answer"], list) else one["answer"])}
-        for one in told
+        for one in answers
     ]
     shown = [name for name in ("scenario", *COLUMNS) if any(one.get(name) not in (None, "") for one in firsts)]
     return pd.DataFrame([{name: cell(one.get(name)) for name in shown} for one in firsts])

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from trnmodel.arguments import nearest, refuse, shown
 from trnmodel.calls import Argument, arguments_of, property_of
 from trnmodel.declared import Allowed, Flag, Integer, Named, Number, Numbers, Object, Several, Text, Word
@@ -58,12 +60,12 @@ class Place(NamedTuple):
 @cache
 def settings() -> dict[str, Argument]:
     """Return the arguments that stand at the top of a scenario, by name."""
-    found: dict[str, Argument] = {}
+    arguments: dict[str, Argument] = {}
     for call, names in SETTINGS.items():
         for name, one in arguments_of(call).items():
             if name in (names or arguments_of(call)) and name not in OWN_PLACE and not isinstance(one.allowed, Object):
-                found.setdefault(name, one)
-    return found
+                arguments.setdefault(name, one)
+    return arguments
 
 
 @cache
@@ -105,7 +107,7 @@ def schema() -> dict[str, Any]:
     properties = {
         MODEL: model,
         NAME: text | {"description": "Name of a model that is read from a file."},
-        **{name: _object(SECTIONS[name], found) for name, found in sections().items()},
+        **{name: _object(SECTIONS[name], own) for name, own in sections().items()},
         SYSTEMS: property_of(system),
         **{name: property_of(one) for name, one in settings().items()},
         PRICES: {
@@ -152,23 +154,22 @@ def known(place: Place, path: tuple[str, ...], value: Any, names: Mapping[str, A
 
 def checked(place: Place, path: tuple[str, ...], value: Any, arguments: Mapping[str, Argument]) -> dict[str, Any]:
     """Return the values of a section, each checked by the declaration of its argument."""
-    found = known(place, path, value, arguments)
-    lacking = [name for name, one in arguments.items() if one.required and name not in found]
+    stated = known(place, path, value, arguments)
+    lacking = [name for name, one in arguments.items() if one.required and name not in stated]
     if lacking:
         raise ValueError(f"{place.of(*path)}: {'.'.join(path)}: {', '.join(lacking)} is missing")
     return {
-        name: place.check((*path, name), one_value, name, arguments[name].allowed, given)
-        for name, given in found.items()
+        name: place.check((*path, name), one_value, name, arguments[name].allowed, one) for name, one in stated.items()
     }
 
 
 def one_value(name: str, allowed: Allowed, value: Any) -> Any:
     """Return a value of a file as an argument takes it: one number (text with a suffix too), a word, a name, a list."""
     if isinstance(allowed, Numbers | Number | Integer):
-        number = read_number(name, value) if isinstance(value, str) else value
-        if isinstance(number, list | Mapping):
+        checked = allowed.check(name, read_number(name, value) if isinstance(value, str) else value)
+        if np.ndim(checked):
             refuse(name, value, "allowed is one number")
-        x = float(allowed.check(name, number))
+        x = float(checked)
         return int(x) if x % 1 == 0 and abs(x) < 2**53 else x
     if isinstance(allowed, Flag | Word | Text | Several):
         return allowed.check(name, value)

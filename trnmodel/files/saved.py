@@ -87,7 +87,7 @@ class Change(NamedTuple):
         numbers = isinstance(self.before, float | int) and isinstance(self.after, float | int)
         return self.after / self.before - 1 if numbers and self.before else None
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return the change in words."""
         name, _, of = self.figure.removesuffix("]").partition("[")
         called = quantity(name, "Choice", "TokenCost")
@@ -119,10 +119,10 @@ class Moved(NamedTuple):
         """What the fact is about."""
         return self.was.fact
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return the fact, its old and new value with their sources, and what it moves."""
         now = f"{self.now.printed} ({_source(self.now)})" if self.now else "no longer there"
-        moves = "; ".join(change.told() for change in self.effect[:FIGURES_SHOWN]) or "nothing of the answer"
+        moves = "; ".join(change.describe() for change in self.effect[:FIGURES_SHOWN]) or "nothing of the answer"
         moves = f"what it moves cannot be asked: {self.why_unknown}" if self.why_unknown else f"it moves {moves}"
         return f"Fact {self.fact}: {self.was.printed} ({_source(self.was)}) -> {now}; {moves}."
 
@@ -144,7 +144,7 @@ class Check(Card):
 
     path: str
     version: str
-    asked: str
+    question: str
     answer: tuple[Change, ...]
     moved: tuple[Moved, ...]
     law: tuple[Change, ...]
@@ -161,16 +161,16 @@ class Check(Card):
     def card(self) -> list[str]:
         """Return what moved on a few lines: the answer, the facts, the law, and what is new."""
         head = "nothing moved" if not self.differs else "the answer moved" if self.answer else "the answer stands"
-        lines = [f"{self.path} of trnmodel {self.version}, {self.asked}: {head}."]
-        lines += [f"Answer: {'; '.join(one.told() for one in self.answer)}."] if self.answer else []
-        lines += [one.told() for one in self.moved[:SHOWN]]
+        lines = [f"{self.path} of trnmodel {self.version}, {self.question}: {head}."]
+        lines += [f"Answer: {'; '.join(one.describe() for one in self.answer)}."] if self.answer else []
+        lines += [one.describe() for one in self.moved[:SHOWN]]
         more = len(self.moved) - SHOWN
         lines += [f"{more} more facts moved; --json has them."] if more > 0 else []
         lines += ["Model: its configuration is no longer the same."] if self.model_changed else []
         if self.law:
-            told = "; ".join(one.told() for one in self.law)
+            changes = "; ".join(one.describe() for one in self.law)
             files = f"; changed files of data/ that hold no facts: {', '.join(self.data)}" if self.data else ""
-            lines.append(f"Law: with every fact as it was, the code gives another answer: {told}{files}.")
+            lines.append(f"Law: with every fact as it was, the code gives another answer: {changes}{files}.")
         if self.new:
             entities = dict.fromkeys(one.entity for one in self.new)
             lines.append(f"New: {len(self.new)} facts that the plan did not stand on, of {', '.join(entities)}.")
@@ -242,11 +242,11 @@ def save_plan(source: str | Path | Mapping[str, Any] | Scenario, path: str | Pat
     if target.suffix != ".json" or not target.name.removesuffix(".json"):
         refuse("path", str(target), "allowed is the path of a file that ends in .json")
     _writable(target)
-    asked = scenario(source)
-    plan = asked.plan() if answer is None else instance("answer", answer, Plan, "a Plan")
-    content = _signed(msgspec.to_builtins(_saved(asked, plan, target)))
+    case = scenario(source)
+    plan = case.plan() if answer is None else instance("answer", answer, Plan, "a Plan")
+    content = _signed(msgspec.to_builtins(_saved(case, plan, target)))
     reasons = target.with_name(f"{target.name.removesuffix('.json')}-rejected.csv")
-    _write({reasons: rejected(asked, plan).to_csv(index=False), target: content})
+    _write({reasons: rejected(case, plan).to_csv(index=False), target: content})
     return plan
 
 
@@ -260,40 +260,40 @@ def _writable(path: Path) -> None:
     refuse("path", str(path), "there is no such folder")
 
 
-def _saved(asked: Scenario, plan: Plan, target: Path) -> Saved:
+def _saved(case: Scenario, plan: Plan, target: Path) -> Saved:
     """Return what is written of a plan."""
-    answer, priced = _answer(asked, plan)
-    stated = {name: value for name, value in asked.stated().items() if name != MEASUREMENTS}
-    if asked.model.path:
-        stated[MODEL] = os.path.relpath(asked.model.path, target.parent)
+    answer, priced = _answer(case, plan)
+    stated = {name: value for name, value in case.stated().items() if name != MEASUREMENTS}
+    if case.model.path:
+        stated[MODEL] = os.path.relpath(case.model.path, target.parent)
     return Saved(
         kind=KIND,
         format=FORMAT,
         trnmodel=trnmodel.__version__,
         question=stated,
-        model_digest=_model_digest(asked),
+        model_digest=_model_digest(case),
         answer=answer,
         card=plan.card(),
         table=json.loads(plan.to_frame(bands=True).to_json(orient="records", double_precision=15)),
-        facts=_facts(asked, plan, priced),
+        facts=_facts(case, plan, priced),
         data=grounds.digests(),
     )
 
 
-def _facts(asked: Scenario, plan: Plan, priced: Iterable[Rent]) -> list[FactRow]:
+def _facts(case: Scenario, plan: Plan, priced: Iterable[Rent]) -> list[FactRow]:
     """Return the facts that an answer stands on: those of every candidate of the search, and of the prices."""
-    return grounds.facts_of(grounds.specs_in(plan, questions(asked, plan), list(priced)))
+    return grounds.facts_of(grounds.specs_in(plan, questions(case, plan), list(priced)))
 
 
-def _model_digest(asked: Scenario) -> str:
+def _model_digest(case: Scenario) -> str:
     """Return a digest of the configuration of an own model; empty for a shipped one."""
-    if not asked.model.path:
+    if not case.model.path:
         return ""
-    path = Path(asked.model.path)
+    path = Path(case.model.path)
     return grounds.digest((path / "config.json" if path.is_dir() else path).read_bytes())
 
 
-def _answer(asked: Scenario, plan: Plan) -> tuple[Answer, list[Rent]]:
+def _answer(case: Scenario, plan: Plan) -> tuple[Answer, list[Rent]]:
     """Return the best choice with its figures, those of the plan's table and the cost of a token, and its prices."""
     c = plan.best
     if c is None:
@@ -302,7 +302,7 @@ def _answer(asked: Scenario, plan: Plan) -> tuple[Answer, list[Rent]]:
     figures = {str(name): Figure(float(x)) for name, x in first.items() if isinstance(x, float | int) and x == x}
     figures = {name: one for name, one in figures.items() if name not in ("low", "high", "valid")}
     figures |= {name: _figure(c, name) for name in c.figures()}
-    lines = {} if isinstance(c, Pair) or not c.valid else _priced(asked, plan)
+    lines = {} if isinstance(c, Pair) or not c.valid else _priced(case, plan)
     for pricing, line in lines.items():
         figures |= {f"{name}[{pricing}]": _figure(line, name) for name in ("usd_per_chip_h", COST)}
     return Answer(c.place, c.mapping, bool(c.valid), figures), [line.rent for line in lines.values()]
@@ -314,12 +314,12 @@ def _figure(result: Any, name: str) -> Figure:
     return Figure(*(x if isfinite(x) else None for x in numbers))
 
 
-def _priced(asked: Scenario, plan: Plan) -> dict[str, TokenCost]:
+def _priced(case: Scenario, plan: Plan) -> dict[str, TokenCost]:
     """Return the cost of a token on the best choice under each published pricing, and at a price of one's own."""
     c = plan.choices[0]
     q = TokenCostQuestion(model=plan.model, request=plan.request, precision=None, duty=1.0, spare_instances=0)
     rents = {pricing: rent(c.system, pricing) for pricing in PRICINGS}
-    stated = asked.prices.get(c.system.id, {})
+    stated = case.prices.get(c.system.id, {})
     rents |= {"own price": own(c.system, stated[RENT])} if RENT in stated else {}
     return {name: cost_line(q, c.system, one, None, c.stack, c) for name, one in rents.items() if not one.why}
 
@@ -415,24 +415,24 @@ def check(path: str | Path) -> Check:
     if saved.model_digest:
         question[MODEL] = str(where.parent / str(question.get(MODEL, "")))
     try:
-        asked = scenario(question)
-        plan = asked.plan()
+        case = scenario(question)
+        plan = case.plan()
     except ValueError as error:
         raise ValueError(f"{untrusted.printed(where)}: its question can no longer be asked: {error}") from None
-    now, priced = _answer(asked, plan)
+    now, priced = _answer(case, plan)
     was = {row.key: row for row in saved.facts}
     groups = _groups(was)
     moved, as_it_was = _effects(question, groups, now)
     return Check(
         path=untrusted.printed(where),
         version=saved.trnmodel,
-        asked=f"{asked.model.id}, {plan.request.describe()}",
+        question=f"{case.model.id}, {plan.request.describe()}",
         answer=_changes(saved.answer, now),
         moved=tuple(moved),
         law=_changes(saved.answer, as_it_was),
-        new=tuple(row for row in _facts(asked, plan, priced) if row.key not in was),
+        new=tuple(row for row in _facts(case, plan, priced) if row.key not in was),
         data=_changed_files(saved),
-        model_changed=_model_digest(asked) != saved.model_digest,
+        model_changed=_model_digest(case) != saved.model_digest,
         possible=now.valid,
     )
 
@@ -458,25 +458,25 @@ def _effects(
     """Return each moved fact with what it moves by itself, and the answer with all facts as they were."""
     if not groups:
         return [], now
-    as_it_was, _ = _asked_with(question, (row for group in groups for row, _ in group))
+    as_it_was, _ = _answer_with(question, (row for group in groups for row, _ in group))
     moved = list[Moved]()
     for place, group in enumerate(groups):
         if place >= ONE_BY_ONE:
             answer, why = None, f"only {ONE_BY_ONE} facts are asked one by one"
         else:
             alone = len(groups) == 1
-            answer, why = (as_it_was, "") if alone else _asked_with(question, (row for row, _ in group))
+            answer, why = (as_it_was, "") if alone else _answer_with(question, (row for row, _ in group))
         effect = () if answer is None else _changes(answer, now)
         moved.append(Moved(*group[0], effect, why))
     return moved, now if as_it_was is None else as_it_was
 
 
-def _asked_with(question: Mapping[str, Any], rows: Iterable[FactRow]) -> tuple[Answer | None, str]:
+def _answer_with(question: Mapping[str, Any], rows: Iterable[FactRow]) -> tuple[Answer | None, str]:
     """Return the answer of today's code with facts as they were; None and the reason where it cannot be asked."""
     try:
         with load.with_facts({row.key: row.ruled() for row in rows}):
-            asked = scenario(question)
-            return _answer(asked, asked.plan())[0], ""
+            case = scenario(question)
+            return _answer(case, case.plan())[0], ""
     except (ValueError, KeyError) as error:
         return None, " ".join(str(error).split())
 
@@ -484,7 +484,7 @@ def _asked_with(question: Mapping[str, Any], rows: Iterable[FactRow]) -> tuple[A
 def _changes(before: Answer, after: Answer) -> tuple[Change, ...]:
     """Return what differs between two answers: the best, its mapping, then figures, the largest change first."""
     texts = [Change(name, getattr(before, name), getattr(after, name)) for name in ("best", "mapping")]
-    found = [one for one in texts if one.before != one.after]
+    changes = [one for one in texts if one.before != one.after]
     numbers = list[Change]()
     for name in before.figures.keys() | after.figures.keys():
         old, new = (one.figures.get(name, Figure(None)) for one in (before, after))
@@ -493,7 +493,7 @@ def _changes(before: Answer, after: Answer) -> tuple[Change, ...]:
             if not _equal(change.before, change.after):
                 numbers.append(change)
                 break  # the band moves with its figure
-    return (*found, *sorted(numbers, key=_order))
+    return (*changes, *sorted(numbers, key=_order))
 
 
 def _order(change: Change) -> tuple[bool, float, str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from trnmodel.arguments import instance, refuse
+from trnmodel.arguments import choice, instance, refuse
 from trnmodel.calls import arguments_of
 from trnmodel.catalog import plain_yaml, untrusted
 from trnmodel.catalog.specs import mapping_field
@@ -90,17 +90,15 @@ class Scenario(Card):
 
         Raises ValueError where the call needs something that the scenario does not state.
         """
-        if call not in ("plan", "token_cost"):
-            refuse("call", call, "allowed are plan and token_cost")
-        names = arguments_of(call)
-        asked: dict[str, Any] = {MODEL: self.model, REQUEST: self._stated(REQUEST)}
+        names = arguments_of(choice("call", call, ("plan", "token_cost")))
+        arguments: dict[str, Any] = {MODEL: self.model, REQUEST: self._stated(REQUEST)}
         if self.systems or names[SYSTEMS].required:
-            asked[SYSTEMS] = self._stated(SYSTEMS)
-        asked |= {name: value for name, value in {**self.settings, **self.load}.items() if name in names}
+            arguments[SYSTEMS] = self._stated(SYSTEMS)
+        arguments |= {name: value for name, value in {**self.settings, **self.load}.items() if name in names}
         own = {i: one[RENT] for i, one in self.prices.items() if RENT in one}
         if own and "pricing" in names:
-            asked["pricing"] = self._pricing(own, names["pricing"].default)
-        return asked
+            arguments["pricing"] = self._pricing(own, names["pricing"].default)
+        return arguments
 
     def _pricing(self, own: Mapping[str, float], default: Any) -> dict[str, Any]:
         """Return own prices of a chip-hour by system, with the pricing of those that have none."""
@@ -229,7 +227,7 @@ def scenario(source: str | Path | Mapping[str, Any] | Scenario) -> Scenario:
     if isinstance(source, Mapping):
         return _scenario(source, NOWHERE, Path())
     path = untrusted.as_path("source", source)
-    text = untrusted.decoded("scenario", path, MAX_FILE_BYTES)
+    text = untrusted.decoded("source", path, MAX_FILE_BYTES)
     origin = untrusted.printed(path)
     try:
         place = Place(origin, plain_yaml.lines_of(text))
@@ -249,8 +247,8 @@ def _scenario(values: Any, place: Place, folder: Path, origin: str = "") -> Scen
     if MODEL not in held:
         raise ValueError(f"{place.origin}: {MODEL} is missing")
     parts = {
-        name: layout.checked(place, (name,), held[name], found)
-        for name, found in layout.sections().items()
+        name: layout.checked(place, (name,), held[name], own)
+        for name, own in layout.sections().items()
         if name in held and not isinstance(held[name], Request)
     }
     request = _request(held.get(REQUEST), parts, place)
@@ -284,8 +282,8 @@ def _request(value: Any, parts: dict[str, dict[str, Any]], place: Place) -> Requ
     numbers = parts.get(REQUEST) or {one.name: getattr(value, one.name) for one in fields(value)}
     twice = rate is not None and numbers.get(RATE) is not None
     if twice or (load and (rate is not None or numbers.get(RATE) is not None)):
-        given = ", ".join([*load, f"{RATE} of the {REQUEST}" if not twice else f"{RATE} twice"])
-        raise ValueError(f"{place.of(LOAD)}: {LOAD}: {given}: allowed is one of them")
+        loads = ", ".join([*load, f"{RATE} of the {REQUEST}" if not twice else f"{RATE} twice"])
+        raise ValueError(f"{place.of(LOAD)}: {LOAD}: {loads}: allowed is one of them")
     return place.check((REQUEST,), lambda: Request(**numbers | ({RATE: rate} if rate is not None else {})))
 
 
@@ -315,10 +313,10 @@ def _csv(value: Any, folder: Path) -> str:
 
 def _by_id(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return values by the ids of systems; refuse a system that is named twice."""
-    found = {find_system(one, name).id: value for one, value in values.items()}
-    if len(found) < len(values):
+    by_id = {find_system(one, name).id: value for one, value in values.items()}
+    if len(by_id) < len(values):
         refuse(name, [*values], "two of these names are one system")
-    return found
+    return by_id
 
 
 def _prices(values: Any, place: Place) -> Mapping[str, Mapping[str, float]]:

@@ -123,6 +123,11 @@ METHODS: dict[str, tuple[str, str]] = {
     "Comparison.compared_with": ("speed=20.0", "one: speed"),
     "Comparison.difference": ("a='trn2.3xlarge', b='inf2.48xlarge', speed=20.0", "choice: a b; one: speed"),
     "Plan.reason": ("", "choice: c"),
+    "Check.to_frame": ("", ""),
+    "Scenario.ask": ("call='plan'", "choice: call"),
+    "Scenario.energy": ("", "object: system"),
+    "Scenario.goodput": ("", "object: system"),
+    "Scenario.tco": ("", "object: system"),
     "Deployment.basis": (
         "batch=4.0, input_tokens=512.0, context=2048.0",
         "one: batch input_tokens context",
