@@ -479,10 +479,3 @@ class Plan(Card):
         none = [{"system": name, "role": "refused", "why": told, "valid": False} for name, told in self.refused.items()]
         rows += [pd.DataFrame(none)] if none else []
         return pd.concat(rows, ignore_index=True)
-
-
-def candidates(
-    model: Transformer, request: Request, spec: System, efficiencies: Any, precision: str | Precision | None
-) -> list[Point]:
-    """Return the points of the two best mappings of each precision and option on a system, the best first."""
-    return _best_of(questions_of(model, request, spec, efficiencies, precision))
