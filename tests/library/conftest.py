@@ -25,7 +25,7 @@ def forget_data():
 def copied_data(tmp_path, monkeypatch):
     """A copy of `data/` that is the data until the test ends; who changes a file in it calls `forget_data`."""
     copy = tmp_path / "data"
-    shutil.copytree(DATA, copy, ignore=shutil.ignore_patterns("trnlab", "evidence"))
+    shutil.copytree(DATA, copy, ignore=shutil.ignore_patterns("trnlab", "measured*", "tables"))
     monkeypatch.setattr(load, "DATA", copy)
     forget()
     yield copy
