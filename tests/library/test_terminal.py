@@ -82,7 +82,7 @@ def test_the_status_says_whether_there_is_an_answer(status, args):
 
 
 def test_the_statuses_are_those_of_the_issue_and_documented(root):
-    """0 answered, 1 our fault, 2 a bad question, 3 nothing can satisfy it, 4 and 5 reserved; 128 + SIGINT."""
+    """0 answered, 1 our fault, 2 a bad question, 3 nothing can satisfy it, 4 reserved, 5 a plan moved; 128 + SIGINT."""
     assert [int(status) for status in terminal.Status] == [0, 1, 2, 3, 4, 5, 130]
     for page in (call("--help")[1], call("decode", "--help")[1]):
         printed = page.partition("Exit status:")[2].split("\n")
@@ -106,6 +106,7 @@ BASE = {
     "prices": ["trn2.48xlarge"],
     "support": ["llama-3.1-8b", "trn2.48xlarge"],
     "schema": ["decode_step"],
+    "check": ["plan.json"],
     "run": ["decode-step"],
     "book": [],
     "notebooks": [],

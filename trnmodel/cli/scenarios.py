@@ -12,7 +12,6 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typer.core import _click
 
-from trnmodel.arguments import refuse
 from trnmodel.cli import terminal
 from trnmodel.cli.errors import InputError
 from trnmodel.cli.shell import plain_errors, say
@@ -110,8 +109,8 @@ def _keep(ctx: typer.Context, value: str | None) -> str | None:
     """Keep where an answer is to be saved; a table of several answers is no plan."""
     if value is not None and not ctx.resilient_parsing:
         if len(ctx.meta.get(ROWS, [])) > 1:
-            with plain_errors(ctx):
-                refuse("save", value, "allowed with one scenario")
+            with plain_errors():
+                raise InputError(f"--save={value}: several scenarios make a table; allowed with one scenario")
         ctx.meta[SAVE] = value
     return value
 

@@ -5,7 +5,7 @@ No argument is listed here twice: a call that takes another argument takes it fr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -49,12 +49,9 @@ class Place(NamedTuple):
         line = self.lines.get(path)
         return f"{self.origin}{f' line {line}' if line else ''}"
 
-    def check(self, path: tuple[str, ...], check: Callable[..., Any], *arguments: Any) -> Any:
-        """Return what a check gives; its error begins with the place of a key."""
-        try:
-            return check(*arguments)
-        except ValueError as error:
-            raise ValueError(f"{self.of(*path)}: {error}") from None
+    def name(self, *path: str) -> str:
+        """Return a key as errors name it: where it stands, and what it is."""
+        return f"{self.of(*path)}: {'.'.join(path) or 'scenario'}"
 
 
 @cache
@@ -139,11 +136,10 @@ def _object(description: str, arguments: Mapping[str, Argument]) -> dict[str, An
 
 def known(place: Place, path: tuple[str, ...], value: Any, names: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a mapping of which each key is known, without those that hold nothing."""
-    where = ".".join(path) or "scenario"
     if not isinstance(value, Mapping):
-        place.check(path, refuse, where, value, "allowed is a mapping of names to values")
+        refuse(place.name(*path), value, "allowed is a mapping of names to values")
     if len(value) > MOST_KEYS:
-        place.check(path, refuse, where, f"{len(value)} keys", f"allowed are up to {MOST_KEYS}")
+        refuse(place.name(*path), f"{len(value)} keys", f"allowed are up to {MOST_KEYS}")
     for key in value:
         if not isinstance(key, str) or key not in names:
             near = ", ".join(nearest(key, names))
@@ -157,10 +153,8 @@ def checked(place: Place, path: tuple[str, ...], value: Any, arguments: Mapping[
     stated = known(place, path, value, arguments)
     lacking = [name for name, one in arguments.items() if one.required and name not in stated]
     if lacking:
-        raise ValueError(f"{place.of(*path)}: {'.'.join(path)}: {', '.join(lacking)} is missing")
-    return {
-        name: place.check((*path, name), one_value, name, arguments[name].allowed, one) for name, one in stated.items()
-    }
+        raise ValueError(f"{place.name(*path)}: {', '.join(lacking)} is missing")
+    return {name: one_value(place.name(*path, name), arguments[name].allowed, one) for name, one in stated.items()}
 
 
 def one_value(name: str, allowed: Allowed, value: Any) -> Any:

@@ -252,22 +252,22 @@ def _scenario(values: Any, place: Place, folder: Path, origin: str = "") -> Scen
         if name in held and not isinstance(held[name], Request)
     }
     request = _request(held.get(REQUEST), parts, place)
-    systems = place.check((SYSTEMS,), asked_systems, held[SYSTEMS]) if SYSTEMS in held else []
+    systems = asked_systems(held[SYSTEMS], place.name(SYSTEMS)) if SYSTEMS in held else []
     settings = {
-        name: place.check((name,), layout.one_value, name, one.allowed, held[name])
+        name: layout.one_value(place.name(name), one.allowed, held[name])
         for name, one in layout.settings().items()
         if name in held
     }
     if isinstance(settings.get("pricing"), dict):
-        settings["pricing"] = place.check(("pricing",), _by_id, "pricing", settings["pricing"])
+        settings["pricing"] = _by_id(place.name("pricing"), settings["pricing"])
     return Scenario(
-        model=place.check((MODEL,), _model, held[MODEL], held.get(NAME), folder),
+        model=_model(held[MODEL], held.get(NAME), folder, place),
         request=request,
         systems=tuple(systems),
         **{name: MappingProxyType(parts.get(name, {})) for name in (LOAD, JOB, STEP)},
         settings=MappingProxyType(settings),
         prices=_prices(held.get(PRICES, {}), place),
-        measurements=place.check((MEASUREMENTS,), _csv, held[MEASUREMENTS], folder) if MEASUREMENTS in held else "",
+        measurements=_csv(place.name(MEASUREMENTS), held[MEASUREMENTS], folder) if MEASUREMENTS in held else "",
         origin=origin,
     )
 
@@ -284,19 +284,23 @@ def _request(value: Any, parts: dict[str, dict[str, Any]], place: Place) -> Requ
     if twice or (load and (rate is not None or numbers.get(RATE) is not None)):
         loads = ", ".join([*load, f"{RATE} of the {REQUEST}" if not twice else f"{RATE} twice"])
         raise ValueError(f"{place.of(LOAD)}: {LOAD}: {loads}: allowed is one of them")
-    return place.check((REQUEST,), lambda: Request(**numbers | ({RATE: rate} if rate is not None else {})))
+    return Request(**numbers | ({RATE: rate} if rate is not None else {}))
 
 
-def _model(value: Any, name: Any, folder: Path) -> Transformer:
+def _model(value: Any, name: Any, folder: Path, place: Place) -> Transformer:
     """Return the model: a shipped one, or one of a file as seen from the folder of the scenario."""
     if isinstance(value, Transformer):
         return value
-    text = instance(MODEL, value, str, "the id or name of a model, or the path of its config.json")
+    text = instance(place.name(MODEL), value, str, "the id or name of a model, or the path of its config.json")
     if name is not None:
-        instance(NAME, name, str, "the name of a model that is read from a file")
+        instance(place.name(NAME), name, str, "the name of a model that is read from a file")
     own = folder / text
     is_path = not known(text) and ("/" in text or text.endswith(".json") or _there(own))
-    return read_model(str(own) if is_path else text, name)
+    try:
+        model = read_model(str(own) if is_path else text, name)
+    except ValueError as error:
+        raise ValueError(f"{place.of(MODEL)}: {error}") from None
+    return model
 
 
 def _there(path: Path) -> bool:
@@ -306,9 +310,9 @@ def _there(path: Path) -> bool:
         return False
 
 
-def _csv(value: Any, folder: Path) -> str:
+def _csv(name: str, value: Any, folder: Path) -> str:
     """Return the path of a file of measurements, which is read when somebody asks for it."""
-    return str(folder / untrusted.as_path(MEASUREMENTS, value))
+    return str(folder / untrusted.as_path(name, value))
 
 
 def _by_id(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -322,10 +326,10 @@ def _by_id(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
 def _prices(values: Any, place: Place) -> Mapping[str, Mapping[str, float]]:
     """Return own prices by the id of a system."""
     if not isinstance(values, Mapping):
-        place.check((PRICES,), refuse, PRICES, values, "allowed is a mapping of systems to their prices")
+        refuse(place.name(PRICES), values, "allowed is a mapping of systems to their prices")
     names = layout.known(place, (PRICES,), values, dict.fromkeys(values))
     checked = {
         name: MappingProxyType(layout.checked(place, (PRICES, name), one, layout.own_prices()))
         for name, one in names.items()
     }
-    return MappingProxyType(place.check((PRICES,), _by_id, PRICES, checked))
+    return MappingProxyType(_by_id(place.name(PRICES), checked))
