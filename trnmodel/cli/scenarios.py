@@ -119,12 +119,15 @@ def save(ctx: typer.Context, answer: Any, **arguments: Any) -> None:
     """Save the answer of a plan where `--save` names a file; `arguments` are those of `tm.plan`."""
     if SAVE not in ctx.meta:
         return
+    from trnmodel.calls import arguments_of
     from trnmodel.files.layout import LOADS
     from trnmodel.files.saved import save_plan
     from trnmodel.files.scenarios import scenario
 
-    stated = {name: value for name, value in arguments.items() if value is not None and name not in LOADS}
-    load = {name: value for name, value in arguments.items() if value is not None and name in LOADS}
+    defaults = {name: one.default for name, one in arguments_of("plan").items()}
+    given = {name: value for name, value in arguments.items() if value is not None and value != defaults.get(name)}
+    stated = {name: value for name, value in given.items() if name not in LOADS}
+    load = {name: value for name, value in given.items() if name in LOADS}
     prices = {i: dict(own) for i, own in ctx.meta[ROW].scenario.prices.items()} if ROW in ctx.meta else {}
     try:
         save_plan(scenario({**stated, "load": load, "prices": prices}), ctx.meta[SAVE], answer)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from trnmodel.arguments import refuse, shown
 from trnmodel.catalog.facilities import Facility
 from trnmodel.catalog.prices import Owner
-from trnmodel.catalog.rents import PRICINGS, Rent, hosted, own, rent
+from trnmodel.catalog.rents import PRICINGS, Rent, hosted, rent
 from trnmodel.catalog.systems import System
 from trnmodel.cost.tco import PERIOD_H, Cost, tco
 from trnmodel.draws import range_of
@@ -25,6 +25,7 @@ from trnmodel.reliability.goodput import replica_availability, replica_downtime
 from trnmodel.result import Basis, Grounded, reason_mask, tidy
 from trnmodel.search.chip_seconds import TokenCost, TokenCostQuestion, cost_line
 from trnmodel.search.choice import Choice
+from trnmodel.search.price_ties import PricesAsked
 from trnmodel.search.token_cost import owned_rent
 from trnmodel.serving.account import draw_widths
 from trnmodel.steps.request import Request
@@ -40,7 +41,7 @@ SIZES = ("users", *LIMITS)
 ROUNDING = 1e-12  # of counts that are whole but for the last digits of a double
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Demand:
     """What a buyer asks for beside the request: a size of one kind, an availability, a site, a pricing and an owner.
 
@@ -51,7 +52,7 @@ class Demand:
 
     facility: Facility
     owner: Owner
-    pricing: str | Rent | float = "capacity-block"
+    pricing: str | Rent | float | Mapping[str, Any] = "capacity-block"
     users: float | None = None
     chips: float | None = None
     site_w: float | None = None
@@ -93,7 +94,7 @@ class Demand:
 
     def price(self, spec: System) -> Rent:
         """Return the price of a chip-hour of a system under the pricing, or the buyer's own."""
-        return rent(spec, self.pricing) if isinstance(self.pricing, str | Rent) else own(spec, self.pricing)
+        return PricesAsked(self.pricing, None, self.owner).of(spec)
 
     def most_instances(self, spec: System) -> tuple[float, str]:
         """Return the whole instances of a system that the limit allows, and why there is none; infinite without one."""
@@ -302,9 +303,11 @@ class Capacity(Grounded):
     def bill_lines(self) -> list[BillLine]:
         """Return the lines of the bill one by one."""
         rents = [rent(self.system, pricing) for pricing in PRICINGS]
+        own = self.question.price(self.system)
+        rents = [*([] if own.pricing in PRICINGS else [own]), *rents]
         lines = [self._line("rent", one, _token_cost(self, one).common_usd_per_h()) for one in rents if not one.why]
         if not lines:
-            lines.append(BillLine("rent", why=self.question.price(self.system).why))
+            lines.append(BillLine("rent", why=own.why))
         lines.append(self._line("owned", owned_rent(self.owned), self._owner_draws()))
         request = self.choice.question.request
         tokens = (request.input_tokens + request.output_tokens) * self.requests_per_s * MONTH_S

@@ -171,7 +171,7 @@ def _beside(p: Plan, choices: Sequence[Choice]) -> list[str]:
     if len(rows) < 2:
         return []
     pricing = several[0][1].question.pricing
-    rented = f"rented by {pricing}" if isinstance(pricing, str) else "at your own price"
+    rented = f"rented by {pricing}" if isinstance(pricing, str) else "at your own prices"
     return [f"Side by side, {rented}:", *(f"  {line}" for line in _aligned(rows))]
 
 

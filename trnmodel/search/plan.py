@@ -13,7 +13,7 @@ from trnmodel.catalog.facilities import Facility
 from trnmodel.catalog.facilities import facility as read_facility
 from trnmodel.catalog.prices import Owner
 from trnmodel.catalog.prices import owner as read_owner
-from trnmodel.catalog.rents import PRICINGS, Rent
+from trnmodel.catalog.rents import Rent
 from trnmodel.catalog.specs import Precision
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.stacks import kinds as stacks_of
@@ -33,6 +33,7 @@ from trnmodel.search.grid import options_of
 from trnmodel.search.launch import command, undocumented
 from trnmodel.search.nearest import nearest
 from trnmodel.search.pairs import Pair, best_pair, place
+from trnmodel.search.price_ties import checked_pricing
 from trnmodel.search.single import (
     PRECISIONS,
     TIED,
@@ -76,7 +77,7 @@ SAME = f"the same within {TIED:.0%}".replace("%", " %")
     availability=Number(0, HIGHEST_AVAILABILITY),
     max_loss_percent=Number(0, 100),
     facility=Named("a facility"),
-    pricing=Checked("one of the pricings, or a price of a chip-hour in USD", {"enum": [*PRICINGS]}),
+    pricing=Checked("a pricing, a price of a chip-hour in USD, a Rent, or a mapping of them by system"),
     owner=Named("an owner"),
 )
 def plan(
@@ -94,7 +95,7 @@ def plan(
     availability: float | None = None,
     max_loss_percent: float | None = None,
     facility: str | Facility = "aws-air",
-    pricing: str | float | Rent = "capacity-block",
+    pricing: str | float | Rent | Mapping[str, Any] = "capacity-block",
     owner: str | Owner = "hyperscaler",
 ) -> Plan:
     r"""Return the deployment that makes most of a request on each chip that is paid for, with the promises kept.
@@ -139,8 +140,9 @@ def plan(
         more, or of which nothing is published, are left out. Default any loss. [%]
     facility : str or Facility
         Site whose PUE counts. [-]
-    pricing : str, float or Rent
-        How instances are rented, as of `tm.rent`, or a price of a chip-hour of your own. [USD/h]
+    pricing : str, float, Rent, or a mapping of them by system
+        How instances are rented, as of `tm.rent`, or a price of a chip-hour of your own; systems that a mapping does
+        not name are rented on capacity blocks. [USD/h]
     owner : str or Owner
         Who owns in the lines of owned instances. [-]
 
@@ -178,7 +180,7 @@ def plan(
         usd_per_month=usd_per_month,
         availability=availability,
         facility=read_facility(facility),
-        pricing=pricing,
+        pricing=checked_pricing(pricing),
         owner=read_owner(owner),
     )
     q = search_for(read_model(model), demand.at_rate(one_request("request", request)), precision, max_loss_percent)

@@ -96,7 +96,9 @@ def _named(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _word(value: Any) -> Any:
-    """Return a text as it is, a spec by its id, and a number as plain data."""
+    """Return a text as it is, a spec by its id, a mapping by its names, and a number as plain data."""
+    if isinstance(value, Mapping):
+        return {name: _word(each) for name, each in value.items()}
     return value if value is None or isinstance(value, str) else getattr(value, "id", None) or _plain(value)
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from trnmodel.arguments import choice
+from trnmodel.arguments import TINY, choice, number
 from trnmodel.catalog.prices import Owner
 from trnmodel.catalog.prices import owner as read_owner
 from trnmodel.catalog.rents import PRICINGS, Rent, known_place, own, rent
 from trnmodel.catalog.systems import System
+from trnmodel.catalog.systems import find as find_system
 from trnmodel.cost.tco import Cost, tco
 from trnmodel.draws import range_of
 from trnmodel.search.chip_seconds import TokenCost, TokenCostQuestion, cost_line
@@ -20,11 +21,13 @@ from trnmodel.search.sensitivity import common_draws
 from trnmodel.search.token_cost import owned_rent, tie
 from trnmodel.units import format_digits, format_within
 
+DEFAULT = "capacity-block"  # pricing of systems for which no other is given
+
 
 class PricesAsked(NamedTuple):
     """How and where chips are rented, and who owns them."""
 
-    pricing: str | Rent | float
+    pricing: str | Rent | float | Mapping[str, Any]
     region: str | None
     owner: str | Owner
 
@@ -37,10 +40,26 @@ class PricesAsked(NamedTuple):
         return self._replace(owner=read_owner(self.owner))
 
     def of(self, spec: System) -> Rent:
-        """Return the price of a chip-hour of a system under the pricing, or the price that was given."""
-        if isinstance(self.pricing, str | Rent):
-            return rent(spec, self.pricing, self.region)
-        return own(spec, self.pricing)
+        """Return the price of a chip-hour of a system: under the pricing, or the price that was given."""
+        pricing = self.pricing.get(spec.id, DEFAULT) if isinstance(self.pricing, Mapping) else self.pricing
+        if isinstance(pricing, str | Rent):
+            return rent(spec, pricing, self.region)
+        return own(spec, pricing)
+
+
+def checked_pricing(pricing: Any) -> str | Rent | float | Mapping[str, Any]:
+    """Return a pricing, a price, or a mapping of them by system, checked.
+
+    Examples
+    --------
+    >>> checked_pricing("spot"), checked_pricing({"trn2": 2})
+    ('spot', {'trn2.48xlarge': 2.0})
+    """
+    if isinstance(pricing, Mapping):
+        return {find_system(name, "pricing").id: checked_pricing(each) for name, each in pricing.items()}
+    if isinstance(pricing, str):
+        return choice("pricing", pricing, PRICINGS)
+    return pricing if isinstance(pricing, Rent) else number("pricing", pricing, TINY)
 
 
 class PriceTie(NamedTuple):

@@ -384,8 +384,7 @@ def _roots() -> Iterator[Call]:
         "function=rate, grid={'x': [1.0, 2.0]}, progress=False",
         "callable: function; grid: grid; executor: executor",
     )
-    yield from _searches()
-    yield from _files()
+    yield from (*_searches(), *_files())
     yield _call("doors", "tm.fleet", "name='llama-3-h100'", also={"name": ("fleet",)})
     yield _call(
         "doors",
