@@ -23,6 +23,7 @@ LEVELS = [
     ["trnmodel.search"],
     ["trnmodel.evidence"],
     ["trnmodel.calls"],
+    ["trnmodel.files"],
     ["trnmodel.cli"],
     ["trnbook.charts", "trnlab"],
     ["trnbook.shared"],

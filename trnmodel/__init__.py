@@ -23,6 +23,9 @@ _HOMES = {  # module that defines public names, with these names
     "trnmodel.fabric.graph": ("Topology", "topology"),
     "trnmodel.formulas.clos": ("clos",),
     "trnmodel.calls": ("schema",),
+    # S
+    "trnmodel.files.saved": ("Check", "check", "save_plan"),
+    "trnmodel.files.scenarios": ("Scenario", "scenario"),
     "trnmodel.evidence.fit": ("calibrate",),
     "trnmodel.cost.tco": ("Cost", "tco"),
     "trnmodel.reliability.goodput": ("Goodput", "goodput"),

@@ -111,7 +111,7 @@ def schema(name: str, *, answer: bool = False) -> dict[str, Any]:
     Parameters
     ----------
     name : str
-        A public call, such as "decode_step". [-]
+        A public call, such as "decode_step"; "scenario" gives the schema of a scenario file. [-]
     answer : bool
         Whether the schema is that of the answer as plain data, which `plan` alone has (`Plan.to_data`). [-]
 
@@ -139,27 +139,36 @@ def schema(name: str, *, answer: bool = False) -> dict[str, Any]:
 
 
 def _question(name: str) -> dict[str, Any]:
-    """Return the schema of the arguments of a public call; that of an object whose numbers are declared is inside."""
-    properties: dict[str, Any] = {}
-    for argument in arguments_of(name).values():
-        unit = "" if argument.unit in ("", "-") else f" [{argument.unit}]"
-        described = f"{argument.description}{unit}"
-        rule = _rule(argument.allowed)
-        if argument.nullable:
-            rule = {"anyOf": [rule, {"type": "null"}]}
-        plain = isinstance(argument.default, str | int | float | bool)
-        properties[argument.name] = {
-            **rule,
-            **({"description": described} if described else {}),
-            **({"default": argument.default} if plain else {}),
-        }
+    """Return the schema of the arguments of a public call; that of an object whose numbers are declared is inside.
+
+    A call that reads a file says by its `json_schema` what the file may hold.
+    """
+    arguments = arguments_of(name)
+    own = getattr(calls()[name], "json_schema", None)
+    if own:
+        return own()
     return {
         "title": name,
         "description": (inspect.getdoc(calls()[name]) or "").partition("\n")[0],
         "type": "object",
-        "properties": properties,
-        "required": [argument.name for argument in arguments_of(name).values() if argument.required],
+        "properties": {argument.name: property_of(argument) for argument in arguments.values()},
+        "required": [argument.name for argument in arguments.values() if argument.required],
         "additionalProperties": False,
+    }
+
+
+def property_of(argument: Argument) -> dict[str, Any]:
+    """Return the JSON Schema of an argument, with its description, unit and default."""
+    unit = "" if argument.unit in ("", "-") else f" [{argument.unit}]"
+    described = f"{argument.description}{unit}"
+    rule = _rule(argument.allowed)
+    if argument.nullable:
+        rule = {"anyOf": [rule, {"type": "null"}]}
+    plain = isinstance(argument.default, str | int | float | bool)
+    return {
+        **rule,
+        **({"description": described} if described else {}),
+        **({"default": argument.default} if plain else {}),
     }
 
 

@@ -2,7 +2,6 @@
 
 import csv
 import shutil
-import sys
 
 import pytest
 
@@ -12,11 +11,8 @@ DATA = load.DATA
 
 
 def forget():
-    """Empty every cache of the packages, as a spec in one cache and the same spec read anew are two objects."""
-    for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] in ("trnmodel", "trnbook", "trnlab"):
-            for item in vars(module).values():
-                getattr(item, "cache_clear", lambda: None)()
+    """Empty every cache of the packages."""
+    load.forget("trnmodel", "trnbook", "trnlab")
 
 
 @pytest.fixture

@@ -140,7 +140,10 @@ def test_a_rule_says_what_it_allows_in_words_and_as_a_schema(rule, words, note, 
     assert schema.items() <= own.get("anyOf", [own])[0].items()
 
 
-@pytest.mark.parametrize("name", sorted(calls()))
+FILES = {name for name, one in calls().items() if hasattr(one, "json_schema")}  # whose schema is that of a file
+
+
+@pytest.mark.parametrize("name", sorted(calls().keys() - FILES))
 def test_the_schema_of_a_call_has_the_arguments_of_its_signature(name):
     parameters = inspect.signature(calls()[name]).parameters
     schema = tm.schema(name)

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from trnmodel.catalog.load import DATA
+from trnmodel.catalog.untrusted import printed
 from trnmodel.models.architectures import ARCHITECTURES
-from trnmodel.models.config import MAX_FILE_BYTES, Fields, _parted, defaults, printed
+from trnmodel.models.config import MAX_FILE_BYTES, Fields, _parted, defaults
 from trnmodel.models.shipped import catalog
 from trnmodel.models.transformer import model, model_ids
 

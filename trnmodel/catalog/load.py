@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 from functools import cache, lru_cache
 from types import MappingProxyType
@@ -101,8 +103,69 @@ def names_table() -> pd.DataFrame:
     return pd.DataFrame([msgspec.structs.asdict(row) for row in names()])
 
 
+_INSTEAD: dict[Key, Ruled | None] = {}  # facts in place of those in force, see `with_facts`
+
+
+def forget(*packages: str) -> None:
+    """Empty every cache of some packages, as a spec in one cache and the same spec read anew are two objects.
+
+    Examples
+    --------
+    >>> chip("trainium2") is chip("trainium2")
+    True
+    >>> before = chip("trainium2")
+    >>> forget("trnmodel")
+    >>> chip("trainium2") is before, chip("trainium2") == before
+    (False, True)
+    """
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in packages:
+            for item in vars(module).values():
+                getattr(item, "cache_clear", lambda: None)()
+
+
+@contextmanager
+def with_facts(instead: Mapping[Key, Ruled | None]) -> Iterator[None]:
+    """Let other facts be in force until the context ends: by entity, quantity and qualifier; None is no fact at all.
+
+    All that was read from `data/` is forgotten before and after, so that this takes as long as a new process, and no
+    other thread may ask anything meanwhile.
+
+    Examples
+    --------
+    >>> key = ("trainium2", "hbm_bytes_per_s", "")
+    >>> fact, spread = in_force()[key]
+    >>> with with_facts({key: Ruled(msgspec.structs.replace(fact, value_printed="2", unit_printed="TB/s"), None)}):
+    ...     slower = chip("trainium2").hbm_bytes_per_s
+    >>> slower, chip("trainium2").hbm_bytes_per_s
+    (2000000000000.0, 2900000000000.0)
+    """
+    former = dict(_INSTEAD)
+    _INSTEAD.update(instead)
+    forget("trnmodel")
+    try:
+        yield
+    finally:
+        _INSTEAD.clear()
+        _INSTEAD.update(former)
+        forget("trnmodel")
+
+
 @cache
 def facts_rows() -> dict[str, Fact]:
+    """Every fact, by id, with those that stand in for others."""
+    rows = dict(_printed_rows())
+    for key, ruled in _INSTEAD.items():
+        now = _ruled().get(key)
+        if now:
+            rows.pop(now.fact.id, None)
+        if ruled:
+            rows[ruled.fact.id] = ruled.fact
+    return rows
+
+
+@cache
+def _printed_rows() -> dict[str, Fact]:
     """Every fact, by id, checked against the lists of entities, quantities, units and sources."""
     lists = {"entity": entities(), "quantity": quantities(), "unit_printed": units(), "source": sources()}
     rows = []
@@ -156,14 +219,32 @@ _number = lru_cache(maxsize=2**12)(parse_number)  # which checks and rulings rea
 def decisions() -> list[Decision]:
     """Every decision, its guards checked against the facts as they stand."""
     items = _decision_rows()
-    rulings.check(items, facts_rows())
+    rulings.check(items, _printed_rows())
     return items
 
 
 @cache
+def _ruled() -> dict[Key, Ruled]:
+    """Return the fact that the decisions put in force for each key."""
+    return rulings.decide(_printed_rows(), decisions(), value_si)
+
+
+@cache
 def _decided() -> dict[Key, Ruled]:
-    """Return the fact in force for each key."""
-    return rulings.decide(facts_rows(), decisions(), value_si)
+    """Return the fact in force for each key, with those that stand in for others."""
+    every = _ruled() | _INSTEAD
+    return {key: ruled for key, ruled in every.items() if ruled is not None}
+
+
+def in_force() -> Mapping[Key, Ruled]:
+    """Return the fact in force for each entity, quantity and qualifier, and its low/high pair where it is open.
+
+    Examples
+    --------
+    >>> in_force()["trainium2", "hbm_bytes_per_s", ""].fact.value_printed
+    '2.9'
+    """
+    return MappingProxyType(_decided())
 
 
 def _of(entity: str) -> dict[str, dict[str, Ruled]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from typing import Any
 
 import yaml
@@ -74,7 +75,49 @@ def read(text: str | bytes, *, trusted: bool = False) -> Any:
     try:
         return yaml.load(text, _CompiledLoader if trusted else _Loader)
     except _ERRORS as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f" at line {mark.line + 1}" if mark else ""
-        reason = " ".join(str(getattr(error, "problem", None) or type(error).__name__).split())
-        raise YamlError(f"not plain YAML{place}: {reason[:160]}") from None
+        raise _error(error) from None
+
+
+def lines_of(text: str) -> dict[tuple[str, ...], int]:
+    r"""Return the line of each key of the nested mappings of a YAML text, by the keys that lead to it.
+
+    Raises YamlError, also for an alias: what stands twice for the price of one can be of any size.
+
+    Examples
+    --------
+    >>> lines_of("request:\n  input_tokens: 8\nsystems: [trn2]")
+    {('request',): 1, ('systems',): 3, ('request', 'input_tokens'): 2}
+    >>> lines_of("a: &it [1]\nb: [*it, *it]")
+    Traceback (most recent call last):
+    trnmodel.catalog.plain_yaml.YamlError: not plain YAML at line 1: it is used again by an alias: write it out
+    """
+    try:
+        return _lines(yaml.compose(text, _Loader))
+    except _ERRORS as error:
+        raise _error(error) from None
+
+
+def _lines(top: yaml.Node | None) -> dict[tuple[str, ...], int]:
+    lines: dict[tuple[str, ...], int] = {}
+    seen, todo = set[int](), deque[tuple[tuple[str, ...], yaml.Node]]([((), top)] if top else [])
+    while todo:
+        path, node = todo.popleft()
+        if id(node) in seen:
+            _refuse(node, "it is used again by an alias: write it out")
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            todo.extend((path, item) for item in node.value)
+        elif isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                here = (*path, key.value if isinstance(key, yaml.ScalarNode) else "?")
+                lines.setdefault(here, key.start_mark.line + 1)
+                todo += [((), key), (here, value)]
+    return lines
+
+
+def _error(error: Exception) -> YamlError:
+    """Return what is wrong with a text on one line."""
+    mark = getattr(error, "problem_mark", None)
+    place = f" at line {mark.line + 1}" if mark else ""
+    reason = " ".join(str(getattr(error, "problem", None) or type(error).__name__).split())
+    return YamlError(f"not plain YAML{place}: {reason[:160]}")

@@ -99,3 +99,13 @@ def compared(result: Any) -> dict[str, Any]:
         "flips": [flip._asdict() for flip in result.flips],
         "price_ties": ties,
     }
+
+
+def checked(result: Any) -> dict[str, Any]:
+    """Return a check of a saved plan for JSON: what moved of the answer, and which facts or laws moved it."""
+    import json
+
+    rows = json.loads(result.to_frame().to_json(orient="records", double_precision=12))
+    new = [{"fact": one.fact, "now": one.printed, "source": one.source, "locator": one.locator} for one in result.new]
+    flags = {"differs": result.differs, "possible": result.possible, "model_changed": result.model_changed}
+    return {"path": result.path, "trnmodel": result.version, **flags, "changes": rows, "new": new, "data": result.data}

@@ -12,6 +12,7 @@ import trnmodel
 from trnmodel.cli import answers, support, terminal
 from trnmodel.cli.plugins import Commands
 from trnmodel.cli.questions import question
+from trnmodel.cli.scenarios import also, save
 from trnmodel.cli.shell import plain_errors, say
 from trnmodel.cli.terminal import Status
 
@@ -191,7 +192,9 @@ def plan(
         ask |= {"users": users, "chips": chips, "site_w": None if mw is None else mw * MW, "facility": site}
         ask |= {"usd_per_month": usd_per_month, "availability": availability, "pricing": pricing, "owner": owner}
         ask["max_loss_percent"] = quality
-        result = trnmodel.plan(own, request, system or None, **ask)
+        asked = {"model": own, "request": request, "systems": system or None, **ask, **also(ctx, "plan")}
+        result = trnmodel.plan(**asked)
+        save(ctx, result, **asked)
         if xlsx is not None:
             result.to_workbook(xlsx)
         _print_names(ctx, as_json)
@@ -295,7 +298,8 @@ def power(
     """J/token of a decode step at the server, and W per chip."""
     with plain_errors(ctx):
         ask = {"batch": batch, "context": context, "precision": precision, "efficiencies": stack}
-        step = trnmodel.decode_step(trnmodel.model(model, name), system, trnmodel.Mapping(tp=tp, ep=ep), **ask)
+        mapping = trnmodel.Mapping(tp=tp, ep=ep, **also(ctx, "Mapping"))
+        step = trnmodel.decode_step(trnmodel.model(model, name), system, mapping, **ask | also(ctx, "decode_step"))
         result = trnmodel.energy(step, facility=facility)
         line = answers.spent(result) if step.valid else answers.rated(step)
         _print(ctx, line, result.to_frame(bands=True), as_json, [result])
@@ -333,7 +337,7 @@ def goodput(
             "interval_s": interval,
             "fleet": fleet,
         }
-        result = trnmodel.goodput(system, chips, **ask)
+        result = trnmodel.goodput(system, chips, **ask | also(ctx, "goodput"))
         _print(ctx, answers.useful(result), result.to_frame(bands=True), as_json, [result])
 
 
@@ -432,8 +436,9 @@ def cost(
         request = trnmodel.Request(prompt, output, speed, ttft, percentile, prefix, requests)
         ask = {"precision": precision, "duty": duty, "spare_instances": spares, "region": region}
         ask |= {"pricing": pricing if price is None else price}
-        result = trnmodel.token_cost(trnmodel.model(model, name), request, system, **ask)
-        owned = result.priced({name: trnmodel.tco(name, owner=owner) for name in result.systems})
+        result = trnmodel.token_cost(trnmodel.model(model, name), request, system, **ask | also(ctx, "token_cost"))
+        own = {name: trnmodel.tco(name, owner=owner, **also(ctx, "tco", name)) for name in result.systems}
+        owned = result.priced(own)
         lines = [*result.card(against), *(line for name in owned.systems for line in owned.told(name))]
         frame = stacked({"renter": result.to_frame(as_json), "owner": owned.to_frame(as_json)}, "who")
         _print(ctx, "\n".join(lines), frame, as_json, [*result.lines, *owned.lines])
@@ -541,6 +546,28 @@ def roofline(
         bound = "memory" if intensity < ridge else "compute"
         line = f"{format_quantity(rate, 'FLOP/s', 3)} (ideal), {bound}-bound, {spec.id} in {dtype}"
         _print(ctx, f"{line}, ridge at {ridge:.3g} FLOP/byte", tidy([row]), as_json)
+
+
+@app.command()
+def check(
+    ctx: typer.Context,
+    path: Annotated[str, typer.Argument(metavar="PLAN.json", help="File that `trnmodel plan --save` wrote.")],
+    as_json: Json = False,
+) -> None:
+    """Ask a saved plan again: which facts moved since, by how much each moves the answer, and whether a law did.
+
+    Ends with status 5 where the answer or a fact that it stands on moved.
+    """
+    with plain_errors(ctx):
+        result = trnmodel.check(path)
+        if as_json:
+            typer.echo(json.dumps(answers.checked(result), indent=2))
+        else:
+            say(repr(result))
+        if not result.possible:
+            raise typer.Exit(Status.IMPOSSIBLE)
+        if result.differs:
+            raise typer.Exit(Status.DIFFERS)
 
 
 @app.command()

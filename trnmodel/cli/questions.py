@@ -6,6 +6,7 @@ from typing import Any
 
 from typer.core import TyperCommand
 
+from trnmodel.cli import scenarios
 from trnmodel.cli.terminal import ARGUMENTS
 
 
@@ -14,10 +15,24 @@ def question(name: str) -> type[TyperCommand]:
 
     A flag without a text of its own takes it from the argument behind it, and each of them unit and range, when the
     help is printed, for reading the declarations loads the library. The numbers of a request have flags of their own.
+    A command whose arguments a scenario states takes the file by `--scenario`.
     """
 
     class Question(TyperCommand):
         """A command whose flags are explained by the declarations of a public call."""
+
+        def __init__(self, *args: Any, **more: Any) -> None:
+            super().__init__(*args, **more)
+            self.params += scenarios.options(str(self.name))
+
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+            """Read the flags, with those of a scenario in place of what is not typed."""
+            scenarios.before(ctx, args)
+            return super().parse_args(ctx, args)
+
+        def invoke(self, ctx: Any) -> Any:
+            """Answer the question, or that of each scenario."""
+            return scenarios.each(self, ctx, super().invoke)
 
         def format_help(self, ctx: Any, formatter: Any) -> None:
             """Write the help, with what the public call declares."""

@@ -28,7 +28,7 @@ MEANING = {
     Status.REFUSED: "A bad question: a name, a number, a flag or a file that cannot be used.",
     Status.IMPOSSIBLE: "A valid question that nothing can satisfy: too large, too slow, or no figure is published.",
     Status.LIMIT: "Reserved: a limit of --fail-if was exceeded.",
-    Status.DIFFERS: "Reserved: a plan that was checked differs.",
+    Status.DIFFERS: "A plan that was checked differs: its answer moved, or a fact that it stands on.",
     Status.INTERRUPTED: "Interrupted.",
 }
 EPILOG = "\n".join(["\b", "Exit status:", *(f"{status:>5}  {text}" for status, text in MEANING.items())])

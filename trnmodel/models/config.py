@@ -10,12 +10,11 @@ from __future__ import annotations
 import json
 import math
 import re
-import stat
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
-from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -23,11 +22,13 @@ from typing import Any, NoReturn
 import msgspec
 
 from trnmodel.arguments import nearest, refuse, shown
+from trnmodel.catalog import untrusted
 from trnmodel.catalog.load import DATA, read_csv
+from trnmodel.catalog.untrusted import printed
 from trnmodel.units import MIB
 
 MAX_FILE_BYTES, MAX_DEPTH, MAX_DIGITS = MIB, 32, 4000
-MAX_CLASSES, MAX_CLASS_NAME, MAX_ORIGIN = 16, 100, 200
+MAX_CLASSES, MAX_CLASS_NAME = 16, 100
 MAX_LAYERS, MAX_HEADS, MAX_EXPERTS = 2**12, 2**14, 2**16
 MAX_WIDTH, MAX_TABLE, MAX_TOKENS = 2**22, 2**24, 2**40
 
@@ -42,9 +43,6 @@ TOP_K = "num_experts_per_tok|experts_per_token"
 
 _TASK = re.compile("For[A-Z]")
 _ENDINGS = ("WithLMHeadModel", "LMHeadModel", "EncoderModel", "TextModel", "Model")
-_QUOTED = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_LEVEL = [(byte in b"[{") - (byte in b"]}") for byte in range(256)]
-_NO_BRACKETS = bytes(byte for byte in range(256) if not _LEVEL[byte])
 _POSITIVE = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "rope_theta")
 _MISSING = object()
 
@@ -68,22 +66,8 @@ def defaults() -> Mapping[str, Mapping[str, Any]]:
     return MappingProxyType(table)
 
 
-def printed(path: Path) -> str:
-    """Return a path as messages show it: on one line, its end where it is long."""
-    line = "".join(letter if letter.isprintable() else "?" for letter in str(path))
-    return line if len(line) <= MAX_ORIGIN else f"...{line[-MAX_ORIGIN:]}"
-
-
 def _refuse(origin: str, key: str, value: Any, allowed: str) -> NoReturn:
     refuse(f"{origin}: {key[:MAX_CLASS_NAME]}", value, allowed)
-
-
-def _pairs(origin: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) != len(pairs):
-        doubled = Counter(key for key, _ in pairs).most_common(1)[0][0]
-        _refuse(origin, doubled, [value for key, value in pairs if key == doubled], "the key is given more than once")
-    return values
 
 
 def _constant(origin: str, token: str) -> float:
@@ -97,52 +81,13 @@ def _whole(digits: str) -> int | float:
     return int(digits) if len(digits) <= MAX_DIGITS else math.inf
 
 
-def _content(path: Path, origin: str) -> bytes:
-    """Return the bytes of a regular file of a reasonable size, or of the configuration in a folder."""
-    try:
-        path = path / "config.json" if stat.S_ISDIR(path.stat().st_mode) else path
-        state = path.stat()
-        content = b""
-        if stat.S_ISREG(state.st_mode) and state.st_size:  # pipes and kernel logs would be waited for
-            with path.open("rb") as stream:
-                content = stream.read(MAX_FILE_BYTES + 1)
-    except FileNotFoundError:
-        raise ValueError(f"model={origin}: no such file") from None
-    except OSError as error:
-        raise ValueError(f"model={origin}: cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise ValueError(f"model={origin}: no path: {error}") from None
-    if not stat.S_ISREG(state.st_mode):
-        raise ValueError(f"model={origin}: no regular file")
-    if len(content) > MAX_FILE_BYTES:
-        raise ValueError(f"model={origin}: the file is {state.st_size} B; allowed are up to {MAX_FILE_BYTES} B")
-    return content
-
-
-def _depth(content: bytes) -> int:
-    """Return how deeply lists and objects of a JSON text are nested."""
-    brackets = _QUOTED.sub(b"", content).translate(None, _NO_BRACKETS)
-    return max(accumulate(map(_LEVEL.__getitem__, brackets)), default=0)
-
-
 def read_json(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file; raise one ValueError that says why not."""
-    origin = printed(path)
-    content = _content(path, origin)
-    if _depth(content) > MAX_DEPTH:
-        raise ValueError(f"{origin}: nested too deeply for a model configuration, allowed are {MAX_DEPTH} levels")
-    try:
-        values = json.loads(
-            content.decode("utf-8"),
-            object_pairs_hook=partial(_pairs, origin),
-            parse_constant=partial(_constant, origin),
-            parse_int=_whole,
-        )
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{origin}: not a JSON text: {error}") from None
-    if not isinstance(values, dict):
-        raise ValueError(f"{origin}: holds a JSON {type(values).__name__}; a model configuration is an object")
-    return values
+    """Return the object in a JSON file, or in the `config.json` of a folder; raise one ValueError that says why not."""
+    with suppress(OSError, ValueError):  # what is wrong with a path is told when it is read
+        path = path / "config.json" if path.is_dir() else path
+    content = untrusted.content("model", path, MAX_FILE_BYTES)
+    hooks: dict[str, Any] = {"parse_constant": partial(_constant, printed(path)), "parse_int": _whole}
+    return untrusted.json_object(content, printed(path), "a model configuration", MAX_DEPTH, **hooks)
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,13 @@ from trnmodel.arguments import choice, flag, instance, integer, label, numbers, 
 from trnmodel.catalog import load
 from trnmodel.catalog.names import resolve
 from trnmodel.catalog.specs import Precision
+from trnmodel.catalog.untrusted import printed
 from trnmodel.declared import MODEL, Named, declare
 from trnmodel.formulas.step import work_flop
 from trnmodel.models import operators as op
 from trnmodel.models.architectures import ARCHITECTURES
 from trnmodel.models.blocks import Attention, Layer, Numeric, Part, Phase
-from trnmodel.models.config import printed, read_fields, read_json
+from trnmodel.models.config import read_fields, read_json
 from trnmodel.models.operators import ExpertRead, Operator, element_bytes
 from trnmodel.models.shipped import MODELS, aliases, catalog, known
 from trnmodel.models.terms import Outline, Term, account, alike, outline

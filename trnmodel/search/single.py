@@ -48,6 +48,13 @@ def questions_of(
     return option_questions(q, spec, options_for(q, spec, efficiencies))
 
 
+def candidates(
+    model: Transformer, request: Request, spec: System, efficiencies: Any, precision: str | Precision | None
+) -> list[Point]:
+    """Return the points of the two best mappings of each precision and option on a system, the best first."""
+    return best_points(questions_of(model, request, spec, efficiencies, precision))
+
+
 def why_none(questions: list[Question], spec: System) -> str:
     """Return why a system has no choice."""
     points = best_points(questions)

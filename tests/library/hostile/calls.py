@@ -21,7 +21,7 @@ from trnmodel.result import Card
 from trnmodel.serving import server as serving
 from trnmodel.steps.deployment import Deployment
 
-from .files import CONFIGS, ROOT, Config, config_file, keys, named_file, renamed, table_file
+from .files import CONFIGS, ROOT, Config, config_file, keys, named_file, renamed, table_file, written
 from .kinds import KINDS, Kind, of_rule
 from .values import made
 
@@ -30,6 +30,7 @@ NOT_TYPED = {
     "Transformer": "made by tm.model",
     "MappingProxyType": "of the standard library",
     "Capacity": "made by tm.plan",
+    "Check": "made by tm.check",
     "Choice": "a choice of a Plan",
     "Demand": "made by tm.plan",
     "Flips": "made by tm.plan",
@@ -44,6 +45,7 @@ NOT_TYPED = {
     "Plan": "made by tm.plan",
     "Quality": "made by tm.quality",
     "RequestEnergy": "made by tm.energy",
+    "Scenario": "made by tm.scenario",
     "Sensitivity": "made by tm.sensitivity",
     "Serving": "made by tm.serve",
     "Step": "made by tm.decode_step",
@@ -264,7 +266,35 @@ def served() -> Deployment:
     return Deployment(model="llama-3.1-8b", system="hgx-h100", mapping=tm.Mapping(tp=2))
 
 
+SCENARIO = {"model": "llama-3.2-1b", "request": {"input_tokens": 512, "output_tokens": 64}, "systems": "trn2.3xlarge"}
+SCENARIO |= {"job": {"chips": 64}, "step": {"tp": 4, "batch": 4, "context": 512}, "precision": "bf16"}
+
+
+def measuring() -> dict[str, Any]:
+    """A scenario with measurements of its own."""
+    path = written("own.csv", measured().to_csv(index=False))
+    return SCENARIO | {"measurements": str(path)}
+
+
+@cache
+def plan_file() -> str:
+    """A saved plan."""
+    path = written("plan.json", "")
+    tm.save_plan(SCENARIO, path)
+    return str(path)
+
+
+def scenario_with(section: str) -> Callable:
+    """A scenario of which a section has other values."""
+    own: Any = SCENARIO.get(section, {})
+    return lambda **changes: tm.scenario(SCENARIO | {section: own | changes} if section else SCENARIO | changes)
+
+
 HELPERS: dict[str, Any] = {
+    "SCENARIO": SCENARIO,
+    "measuring": measuring,
+    "plan_file": plan_file,
+    "scenario_with": scenario_with,
     "changed": changed,
     "step_on_chip": step_on_chip,
     "kernel_on_core": kernel_on_core,
@@ -322,6 +352,22 @@ def _searches() -> Iterator[Call]:
         yield _call("doors", name, asked, kinds)
 
 
+def _files() -> Iterator[Call]:
+    yield _call("rows", "tm.scenario", "source=measuring()", "object: source", also={"source": ("scenario",)})
+    yield _call("rows", "tm.check", "path=plan_file()", "object: path")
+    yield _call(
+        "rows",
+        "tm.save_plan",
+        "source=SCENARIO, path=plan_file()",
+        "object: source path answer",
+        also={"source": ("scenario",)},
+    )
+    for section, names in (("request", "input_tokens output_tokens"), ("job", "chips"), ("step", "tp batch context")):
+        yield _call(
+            "rows", f"scenario_with({section!r})", "", f"any: {names}", also=dict.fromkeys(names.split(), ("scenario",))
+        )
+
+
 def _roots() -> Iterator[Call]:
     yield _call("doors", "tm.chip", "name='trainium2'", also={"name": ("chip",)})
     yield _call("doors", "tm.system", "name='trn2.48xlarge'", also={"name": ("system",)})
@@ -339,6 +385,7 @@ def _roots() -> Iterator[Call]:
         "callable: function; grid: grid; executor: executor",
     )
     yield from _searches()
+    yield from _files()
     yield _call("doors", "tm.fleet", "name='llama-3-h100'", also={"name": ("fleet",)})
     yield _call(
         "doors",

@@ -76,7 +76,8 @@ def _folder() -> tempfile.TemporaryDirectory:
     return tempfile.TemporaryDirectory(prefix="hostile-", ignore_cleanup_errors=True)
 
 
-def _written(name: str, text: str | bytes) -> Path:
+def written(name: str, text: str | bytes) -> Path:
+    """A file with a text in a folder that goes with the process."""
     path = Path(_folder().name) / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8", errors="surrogatepass"))
     return path
@@ -97,25 +98,25 @@ class Config:
 
     def __call__(self, **changes: str) -> Transformer:
         pairs = (keys(self.name) | changes).items()
-        return tm.model(_written("config.json", "{" + ",".join(f'"{key}":{text}' for key, text in pairs) + "}"))
+        return tm.model(written("config.json", "{" + ",".join(f'"{key}":{text}' for key, text in pairs) + "}"))
 
 
 def config_file(text: str | bytes) -> Transformer:
     """The model of a file."""
-    return tm.model(_written("config.json", text))
+    return tm.model(written("config.json", text))
 
 
 def named_file(name: str) -> Transformer:
     """A good configuration under another name."""
-    return tm.model(_written(name, "{" + ",".join(f'"{k}":{v}' for k, v in keys("llama-3.1-8b").items()) + "}"))
+    return tm.model(written(name, "{" + ",".join(f'"{k}":{v}' for k, v in keys("llama-3.1-8b").items()) + "}"))
 
 
 def renamed(name: object) -> Transformer:
     """Read a good configuration under another name of its model."""
-    path = _written("renamed.json", (ROOT / "data" / "models" / "llama-3.1-8b.json").read_text(encoding="utf-8"))
+    path = written("renamed.json", (ROOT / "data" / "models" / "llama-3.1-8b.json").read_text(encoding="utf-8"))
     return tm.model(path, name=name)  # type: ignore[arg-type]
 
 
 def table_file(text: str | bytes) -> pd.DataFrame:
     """The measurements of a file, judged."""
-    return tm.validate(_written("rows.csv", text))
+    return tm.validate(written("rows.csv", text))

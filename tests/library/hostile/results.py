@@ -139,6 +139,11 @@ METHODS: dict[str, tuple[str, str]] = {
         "positive: made_per_s_per_chip best_per_s",
     ),
     "Quality.exceeds": ("limit=2.0", "one: limit"),
+    "Check.to_frame": ("", ""),
+    "Scenario.ask": ("call='plan'", "choice: call"),
+    "Scenario.energy": ("", "object: system"),
+    "Scenario.goodput": ("", "object: system"),
+    "Scenario.tco": ("", "object: system"),
     "Deployment.basis": (
         "batch=4.0, input_tokens=512.0, context=2048.0",
         "one: batch input_tokens context",

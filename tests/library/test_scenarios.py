@@ -1,0 +1,305 @@
+"""Scenario files: the same questions give the same numbers, and what cannot be read is refused on one line."""
+
+import json
+import os
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+import trnmodel as tm
+from trnmodel.calls import arguments_of
+from trnmodel.catalog.load import DATA
+from trnmodel.cli.app import app
+from trnmodel.files import layout
+
+TEXT = """
+model: llama-3.1-8b
+request:
+  input_tokens: 1k
+  output_tokens: 256
+  tokens_per_s_per_user: 40
+systems: [trn2.3xlarge, hgx-h200]
+precision: fp8
+prices:
+  trn2.3xlarge: {usd_per_chip_h: 1.5, server_usd: 4000}
+job: {chips: 4096, swap: drain, spare_chips: 64}
+step: {tp: 4, batch: 8, context: 2048}
+owner: neocloud
+"""
+REQUEST = tm.Request(1000, 256, tokens_per_s_per_user=40)
+SYSTEMS = ["trn2.3xlarge", "hgx-h200"]
+
+
+def call(*args):
+    """Status, standard output and standard error of `trnmodel args`."""
+    result = CliRunner().invoke(app, [str(arg) for arg in args])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, result.stdout, result.stderr
+
+
+@pytest.fixture
+def path(tmp_path):
+    file = tmp_path / "buyer.yaml"
+    file.write_text(TEXT)
+    return file
+
+
+def asked(command, path, *more):
+    """What a command prints as JSON for a scenario."""
+    status, out, error = call(command, "--scenario", path, "--json", *more)
+    assert (status, error) == (0, "")
+    return json.loads(out)
+
+
+def test_a_plan_is_the_same_through_the_call_the_scenario_and_the_terminal(path):
+    direct = tm.plan("llama-3.1-8b", REQUEST, SYSTEMS, precision="fp8")
+    flags = ["--speed", 40, "--in", "1k", "--out", 256, "--precision", "fp8", "--json"]
+    typed = call("plan", "llama-3.1-8b", *flags, "--system", SYSTEMS[0], "--system", SYSTEMS[1])[1]
+    through = tm.scenario(path).plan()
+    assert through.to_frame(bands=True).equals(direct.to_frame(bands=True))
+    assert asked("plan", path) == json.loads(typed)
+    assert asked("plan", path)[0]["tokens_per_s_per_chip"] == pytest.approx(direct.best.tokens_per_s_per_chip)
+
+
+def test_a_cost_has_own_prices_through_the_call_the_scenario_and_the_terminal(path):
+    pricing = {"trn2.3xlarge": 1.5, "hgx-h200": "capacity-block"}
+    direct = tm.token_cost("llama-3.1-8b", REQUEST, SYSTEMS, precision="fp8", pricing=pricing)
+    one = tm.scenario(path)
+    assert one.token_cost().to_frame(bands=True).equals(direct.to_frame(bands=True))
+    rows = asked("cost", path)
+    renter = [row for row in rows if row["who"] == "renter"]
+    assert [row["generated_usd_per_mtoken"] for row in renter] == pytest.approx(
+        direct.to_frame().generated_usd_per_mtoken.tolist()
+    )
+    assert {row["usd_per_chip_h"] for row in renter if row["system"] == "trn2.3xlarge"} == {1.5}
+    owned = tm.tco("trn2.3xlarge", owner="neocloud", server_usd=4000)
+    assert one.tco("trn2.3xlarge").usd_per_h == owned.usd_per_h != tm.tco("trn2.3xlarge", owner="neocloud").usd_per_h
+    hours = {row["usd_per_chip_h"] for row in rows if row["who"] == "owner" and row["system"] == "trn2.3xlarge"}
+    assert [*hours] == pytest.approx([float(owned.useful_usd_per_h)])
+
+
+def test_goodput_and_power_are_the_same_and_have_a_row_for_each_system(path):
+    one, jobs, steps = tm.scenario(path), asked("goodput", path), asked("power", path)
+    for place, system in enumerate(SYSTEMS):
+        job = tm.goodput(system, 4096, model="llama-3.1-8b", swap="drain", spare_chips=64)
+        assert one.goodput(system).goodput == job.goodput
+        assert jobs[place]["answer"]["goodput"] == pytest.approx(float(job.goodput))
+        step = tm.decode_step("llama-3.1-8b", system, tm.Mapping(tp=4), batch=8, context=2048, precision="fp8")
+        spent = tm.energy(step)
+        assert one.energy(system).server_j_per_token == spent.server_j_per_token
+        assert steps[place]["answer"]["server_j_per_token"] == pytest.approx(float(spent.server_j_per_token))
+        assert {row[place]["scenario"] for row in (jobs, steps)} == {str(path)}
+
+
+def test_degrees_without_a_flag_reach_the_step(path):
+    path.write_text(TEXT.replace("tp: 4", "tp: 4, pp: 2").replace("[trn2.3xlarge, hgx-h200]", "hgx-h200"))
+    step = tm.decode_step("llama-3.1-8b", "hgx-h200", tm.Mapping(tp=4, pp=2), batch=8, context=2048, precision="fp8")
+    spent = float(tm.energy(step).server_j_per_token)
+    assert asked("power", path)["server_j_per_token"] == pytest.approx(spent)
+    assert float(tm.scenario(path).energy().server_j_per_token) == spent
+
+
+def test_what_is_typed_wins_over_the_file(path):
+    rows = asked("plan", path, "--speed", 20, "--system", "trn2.48xlarge", "--precision", "bf16")
+    request = tm.Request(1000, 256, tokens_per_s_per_user=20)
+    best = tm.plan("llama-3.1-8b", request, "trn2.48xlarge", precision="bf16").best
+    assert (rows[0]["system"], rows[0]["precision"]) == ("trn2.48xlarge", "bf16")
+    assert rows[0]["tokens_per_s_per_chip"] == pytest.approx(best.tokens_per_s_per_chip)
+    status, out, _ = call("cost", "--scenario", path, "--price", 3, "--json")
+    assert status == 0
+    assert {row["usd_per_chip_h"] for row in json.loads(out) if row["who"] == "renter"} == {3.0}
+    status, out, _ = call("plan", "qwen2.5-7b", "--scenario", path)
+    assert (status, out.split(",")[0]) == (0, "qwen2.5-7b")
+
+
+def test_several_files_make_a_table_and_a_list(path, tmp_path):
+    other = tmp_path / "other.yaml"
+    other.write_text(TEXT.replace("tokens_per_s_per_user: 40", "tokens_per_s_per_user: 20"))
+    for command in ("plan", "cost", "power", "goodput"):
+        status, out, error = call(command, "--scenario", path, "--scenario", other)
+        assert (status, error) == (0, "")
+        lines = out.splitlines()
+        assert lines[0].startswith("scenario ")
+        rows = 2 * (len(SYSTEMS) if command in ("power", "goodput") else 1)
+        assert [line.split()[0] for line in lines[1:]] == sorted([str(path), str(other)] * (rows // 2))
+    status, out, _ = call("plan", "--scenario", path, "--scenario", other, "--json")
+    told = json.loads(out)
+    assert [one["scenario"] for one in told] == [str(path), str(other)]
+    assert told[0]["answer"] == asked("plan", path)
+    assert told[1]["answer"] == asked("plan", other)
+
+
+def test_a_table_ends_with_the_worst_status_and_an_error_names_its_file(path, tmp_path):
+    fast, odd = tmp_path / "fast.yaml", tmp_path / "odd.yaml"
+    fast.write_text(TEXT.replace("tokens_per_s_per_user: 40", "tokens_per_s_per_user: 40k"))
+    odd.write_text(TEXT.replace("precision: fp8", "precision: fp7"))
+    status, out, error = call("plan", "--scenario", path, "--scenario", fast)
+    assert (status, error) == (3, "")
+    assert len(out.splitlines()) == 3
+    status, out, error = call("plan", "--scenario", path, "--scenario", odd)
+    assert (status, out, error.count("\n")) == (2, "", 1)
+    assert error.startswith(str(odd))
+
+
+def test_a_model_path_is_seen_from_the_file_and_not_from_the_working_folder(tmp_path, monkeypatch):
+    folder = tmp_path / "models" / "mine"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_bytes((DATA / "models" / "qwen2.5-7b.json").read_bytes())
+    (tmp_path / "asked").mkdir()
+    file = tmp_path / "asked" / "one.yaml"
+    text = TEXT.replace("llama-3.1-8b", "../models/mine/config.json\nname: mine-7b")
+    file.write_text(text)
+    monkeypatch.chdir(folder)
+    best = tm.plan("qwen2.5-7b", REQUEST, SYSTEMS, precision="fp8").best
+    one = tm.scenario(file)
+    assert one.model.id == "mine-7b"
+    assert one.model.total_params == tm.model("qwen2.5-7b").total_params
+    assert one.plan().best.place == best.place
+    assert asked("plan", file)[0]["tokens_per_s_per_chip"] == pytest.approx(one.plan().best.tokens_per_s_per_chip)
+
+
+def test_own_measurements_are_validated_with_the_own_model(tmp_path):
+    rows = (DATA / "evidence" / "measured.csv").read_text().splitlines()[:6]
+    (tmp_path / "rows.csv").write_text("\n".join(rows) + "\n")
+    (tmp_path / "one.yaml").write_text("model: llama-3.1-8b\nmeasurements: rows.csv\n")
+    found = tm.scenario(tmp_path / "one.yaml").validate()
+    assert found.equals(tm.validate(tmp_path / "rows.csv"))
+
+
+def test_a_scenario_of_objects_and_one_of_its_own_plain_values_are_one_question():
+    one = tm.scenario({"model": tm.model("llama-3.1-8b"), "request": REQUEST, "systems": [tm.system("hgx-h200")]})
+    again = tm.scenario(json.loads(json.dumps(one.stated())))
+    assert again.stated() == one.stated()
+    assert again.plan().to_frame().equals(one.plan().to_frame())
+    assert tm.scenario(one) is one
+
+
+def test_a_rate_is_a_load_and_stands_in_one_place():
+    base = {"model": "llama-3.1-8b", "request": {"input_tokens": 1000, "output_tokens": 100}}
+    one = tm.scenario(base | {"load": {"requests_per_s": 5}})
+    assert one.request.requests_per_s == 5
+    assert dict(one.load) == {}
+    twice = {"request": base["request"] | {"requests_per_s": 5}, "load": {"requests_per_s": 5}}
+    with pytest.raises(ValueError, match=r"^scenario: load: requests_per_s twice: allowed is one of them$"):
+        tm.scenario(base | twice)
+
+
+def test_the_schema_is_made_of_the_declarations_and_holds_what_a_scenario_states():
+    schema = tm.schema("scenario")
+    assert json.loads(call("schema", "scenario")[1]) == schema
+    assert schema["properties"]["request"]["properties"].keys() == arguments_of("Request").keys()
+    assert schema["required"] == ["model"]
+    declared = {name for name in arguments_of("plan") if name not in ("model", "request", "systems", *layout.LOADS)}
+    assert declared <= schema["properties"].keys()
+    assert {name for name in layout.LOADS if name in arguments_of("plan")} | {"requests_per_s"} == set(
+        schema["properties"]["load"]["properties"]
+    )
+    stated = tm.scenario(yaml.safe_load(TEXT)).stated()
+    for name, value in stated.items():
+        if name in ("request", "job", "step"):
+            assert value.keys() <= schema["properties"][name]["properties"].keys()
+        else:
+            assert name in schema["properties"]
+
+
+BAD = {
+    "a key twice": ("model: llama-3.1-8b\nmodel: qwen2.5-7b", "line 2: the key 'model' stands twice"),
+    "an unknown key": ("model: llama-3.1-8b\nrequests: {}", "line 2: requests: there is no such key; nearest: request"),
+    "an unknown key inside": (
+        "model: llama-3.1-8b\nrequest:\n  input_tokens: 5\n  output_token: 3",
+        "line 4: request.output_token: there is no such key; nearest: output_tokens",
+    ),
+    "an unknown price": ("model: llama-3.1-8b\nprices: {trn2: {usd: 3}}", "line 2: prices.trn2.usd: there is no such"),
+    "no model": ("systems: [trn2]", "model is missing"),
+    "no answer": ("model: llama-3.1-8b\nrequest: {input_tokens: 5}", "line 2: request: output_tokens is missing"),
+    "a number out of range": ("model: llama-3.1-8b\nrequest: {input_tokens: 0, output_tokens: 1}", "line 2: input_tok"),
+    "NaN": ("model: llama-3.1-8b\nrequest: {input_tokens: .nan, output_tokens: 1}", "input_tokens=nan"),
+    "infinity": ("model: llama-3.1-8b\nrequest: {input_tokens: .inf, output_tokens: 1}", "input_tokens=inf"),
+    "a huge number": (f"model: llama-3.1-8b\nstep: {{tp: {'9' * 5000}}}", ""),
+    "a list for a number": (
+        "model: llama-3.1-8b\nstep: {tp: [1], batch: 1, context: 9}",
+        "tp=[1]: allowed is one number",
+    ),
+    "yes": ("model: llama-3.1-8b\njob: {chips: yes}", "line 2: chips=True"),
+    "base 60": ("model: llama-3.1-8b\njob: {chips: 1:30}", "base 60"),
+    "a date": ("model: 2026-01-01", "line 1: model="),
+    "an unknown system": ("model: llama-3.1-8b\nsystems: [trn9]", "line 2: systems='trn9' is unknown"),
+    "an unknown model": ("model: llamma-3.1-8b", "line 1: model='llamma-3.1-8b' is unknown; nearest: llama-3.1-8b"),
+    "one system by two names": (
+        "model: llama-3.1-8b\nprices: {trn2: {tdp_w: 1}, trn2.48xlarge: {tdp_w: 2}}",
+        "one sys",
+    ),
+    "a folder as model": ("model: ./", "line 1: "),
+    "a device as model": ("model: /dev/zero", "line 1: "),
+    "a path that climbs": ("model: ../../../../../../etc/hostname", "line 1: "),
+    "a device as model config": ("model: ../../../../../../../dev/zero/x.json", "line 1: "),
+    "an alias": ("model: llama-3.1-8b\na: &a [1]\nb: [*a, *a]", "it is used again by an alias"),
+    "a bomb": (
+        "a: &a [1]\n" + "\n".join(f"{b}: &{b} [{f'*{a}, ' * 9}]" for a, b in zip("abcdefgh", "bcdefghi", strict=True)),
+        "alias",
+    ),
+    "an object": ("model: !!python/object/apply:os.system [ls]", "line 1: could not determine a constructor"),
+    "a merge key": ("model: llama-3.1-8b\n<<: {name: x}", "2002:merge"),
+    "deep nesting": ("[" * 20000, "not plain YAML"),
+    "a list": ("- model", "allowed is a mapping"),
+    "nothing": ("", "allowed is a mapping"),
+    "no YAML": ("model: [", "not plain YAML"),
+    "control characters": ('model: "a\\e[2Jb"', "line 1: model="),
+    "a load without a request": ("model: llama-3.1-8b\nload: {requests_per_s: 3}", "there is no request"),
+    "many keys": (
+        "model: llama-3.1-8b\nrequest:\n" + "\n".join(f"  k{i}: 1" for i in range(300)),
+        "allowed are up to 200",
+    ),
+    "too large": ("model: llama-3.1-8b\n" + "#" * 2**16, "allowed are up to 65536 B"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_file_ends_with_one_line_that_names_it_and_status_2(path, name):
+    text, told = BAD[name]
+    path.write_text(text)
+    status, out, error = call("plan", "--scenario", path)
+    assert (status, out, error.count("\n")) == (2, "", 1)
+    assert told in error
+    assert "buyer.yaml" in error
+    assert error[:-1].isprintable()
+    assert len(error) < 500
+
+
+def test_paths_that_are_no_files_are_refused(tmp_path):
+    pipe = tmp_path / "pipe.yaml"
+    os.mkfifo(pipe)
+    (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\x00")
+    cases = {
+        tmp_path: "no regular",
+        tmp_path / "none": "no such file",
+        pipe: "no regular",
+        tmp_path / "bytes.yaml": "UTF-8",
+    }
+    for path, told in cases.items():
+        status, out, error = call("goodput", "--scenario", path)
+        assert (status, out, error.count("\n")) == (2, "", 1)
+        assert told in error
+    with pytest.raises(ValueError, match=r"^source=''"):
+        tm.scenario("")
+
+
+def test_what_a_question_needs_is_named_where_the_file_does_not_state_it(tmp_path):
+    path = tmp_path / "bare.yaml"
+    path.write_text("model: llama-3.1-8b\n")
+    one = tm.scenario(path)
+    for ask, lacking in (
+        (one.plan, "request"),
+        (one.token_cost, "request"),
+        (one.energy, "step"),
+        (one.validate, "measurements"),
+    ):
+        with pytest.raises(ValueError, match=f"bare.yaml: {lacking} is missing, which this question needs$"):
+            ask()
+    with pytest.raises(ValueError, match="name one of the systems of the scenario, which are none"):
+        one.goodput()
+    for command in ("plan", "cost", "power", "goodput"):
+        status, out, error = call(command, "--scenario", path)
+        assert (status, out) == (2, "")
+        assert error.splitlines()[-1].startswith(("Error: Missing ", str(path)))
