@@ -212,7 +212,7 @@ def test_what_fits_nowhere_says_by_how_much():
 @pytest.mark.parametrize(
     ("changed", "named"),
     [
-        ({"system": "trainium2"}, "system='trainium2' is unknown"),
+        ({"system": "trainium2"}, "systems='trainium2' is unknown"),
         ({"system": tm.chip("trainium2")}, "systems="),
         ({"model": "t5-large"}, "encoder-decoder"),
         ({"tokens": 0}, "tokens=0"),

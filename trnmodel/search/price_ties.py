@@ -100,8 +100,8 @@ class PriceTie(NamedTuple):
 def _line(c: Choice, price: Rent, owned: Cost | None = None) -> TokenCost:
     """Return what a token costs on a choice at a price of a chip-hour."""
     q = c.question
-    asked = TokenCostQuestion(model=q.model, request=q.request, precision=c.precision, duty=1.0, spare_instances=0)
-    return cost_line(asked, c.system, price, owned, c.stack, c)
+    question = TokenCostQuestion(model=q.model, request=q.request, precision=c.precision, duty=1.0, spare_instances=0)
+    return cost_line(question, c.system, price, owned, c.stack, c)
 
 
 def price_tie(c: Choice, other: Choice, prices: PricesAsked) -> PriceTie:

@@ -208,7 +208,7 @@ class TrainRuns(Card):
         """Return who is first, how sure that is, and who ties."""
         if self.best is None or len(self.runs) < 2:
             return []
-        name, by = self.best.system.id, f"by {_words(self.ranked_by)}"
+        name, by = self.best.system.id, f"by {_called(self.ranked_by)}"
         shares = [f"{one} in {percent(share)}" for one, share in self.leads.alone.items() if share]
         shares += [f"several tie in {percent(self.leads.tied)}"] * bool(self.leads.tied)
         ties = f"{name} ties {by} with {', '.join(self.ties)}" if self.ties else f"{name} is first {by}"
@@ -254,12 +254,12 @@ class TrainRuns(Card):
         """
         import pandas as pd
 
-        rows = [run.to_frame(bands).assign(**row_of(run), **self._beside(run)) for run in self.runs]
+        rows = [run.to_frame(bands).assign(**row_of(run), **self._compared(run)) for run in self.runs]
         none = [{"system": name, "why": why, "role": "refused"} for name, why in self.refused.items()]
         rows += [pd.DataFrame(none).assign(valid=False)] if none else []
         return pd.concat(rows, ignore_index=True)
 
-    def _beside(self, run: TrainRun) -> dict[str, Any]:
+    def _compared(self, run: TrainRun) -> dict[str, Any]:
         """Return what a row says of a run beside the others."""
         name, first = run.system.id, self.runs[0]
         gap = self.difference(name, first.system.id)
@@ -289,7 +289,7 @@ class TrainRuns(Card):
         return one_of(argument, name, ids, "a system that has a run")
 
 
-def _words(figure: str) -> str:
+def _called(figure: str) -> str:
     """Return a figure that orders runs in words."""
     return {"calendar_days": "days", "renter_usd": "rented dollars", "owner_usd": "the owner's dollars"}[figure]
 

@@ -366,6 +366,13 @@ def _files() -> Iterator[Call]:
         yield _call(
             "rows", f"scenario_with({section!r})", "", f"any: {names}", also=dict.fromkeys(names.split(), ("scenario",))
         )
+    yield _call(
+        "doors",
+        "tm.train_run",
+        "model='llama-3.2-1b', systems=['hgx-a100', 'hgx-h100'], tokens=1e12, chips=16, seq=2048, global_batch=8, "
+        "recompute=['none'], zero=[1], sequence_parallel=[True]",
+        "object: systems; list: recompute; any: zero sequence_parallel region",
+    )
 
 
 def _roots() -> Iterator[Call]:
@@ -416,13 +423,6 @@ def _roots() -> Iterator[Call]:
         "doors",
         "tm.train_run",
         "model='llama-3.2-1b', systems='hgx-a100', tokens=1e12, chips=8, seq=2048, global_batch=8, batch_slack=0.0, "
-        "recompute=['none'], zero=[1], sequence_parallel=[True]",
-        "object: systems; list: recompute; any: zero sequence_parallel region",
-    )
-    yield _call(
-        "doors",
-        "tm.train_run",
-        "model='llama-3.2-1b', systems=['hgx-a100', 'hgx-h100'], tokens=1e12, chips=16, seq=2048, global_batch=8, "
         "recompute=['none'], zero=[1], sequence_parallel=[True]",
         "object: systems; list: recompute; any: zero sequence_parallel region",
     )

@@ -25,7 +25,13 @@ LEFT = (
     "tm.validat",
     "changed",
 )  # tables, and specs again
-CHECKED = {"Times", "Column", "Columns", "Option"}  # what an account computes with: nobody hands them values
+CHECKED = {
+    "PricesAsked",
+    "Times",
+    "Column",
+    "Columns",
+    "Option",
+}  # what an account computes with: nobody hands them values
 MOST_ITEMS = 3  # of a list or a mapping that are walked
 Reached = dict[type, str]
 
