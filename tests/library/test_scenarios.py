@@ -159,7 +159,7 @@ def test_a_model_path_is_seen_from_the_file_and_not_from_the_working_folder(tmp_
     assert one.model.id == "mine-7b"
     assert one.model.total_params == tm.model("qwen2.5-7b").total_params
     assert one.plan().best.place == best.place
-    assert asked("plan", file)[0]["tokens_per_s_per_chip"] == pytest.approx(one.plan().best.tokens_per_s_per_chip)
+    assert asked("plan", file)["best"]["tokens_per_s_per_chip"] == pytest.approx(one.plan().best.tokens_per_s_per_chip)
 
 
 def test_own_measurements_are_validated_with_the_own_model(tmp_path):
