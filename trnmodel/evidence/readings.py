@@ -334,6 +334,7 @@ def _instance(name: str) -> str:
     return known[0] if len(known) == 1 and re.fullmatch(r"[a-z]+\d+", family) and name not in known else name
 
 
+@lru_cache(maxsize=512)
 def _units(meaning: str) -> Mapping[str, float]:
     """Return the units of a meaning, with their sizes."""
     fits = [units for end, units in UNITS.items() if meaning.endswith(end) or meaning.startswith(end)]
