@@ -123,6 +123,10 @@ class Reading:
     moe_ep: int  # ranks of a TP group that hold whole experts
     machines: int  # that the row names, "4x trn1.32xlarge"
 
+    def __hash__(self) -> int:
+        """Return the hash of what tells most readings apart: they are keys of caches, and have many fields."""
+        return hash((self.meaning, self.where, self.mapping, self.batch, self.prompt, self.context, self.asked))
+
     @property
     def degrees(self) -> Degrees:
         """The mapping of one replica, `dp` times."""
