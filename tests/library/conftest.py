@@ -1,5 +1,6 @@
 """What tests of the library can ask for."""
 
+import csv
 import shutil
 import sys
 
@@ -34,3 +35,20 @@ def copied_data(tmp_path, monkeypatch):
     yield copy
     monkeypatch.undo()
     forget()
+
+
+@pytest.fixture
+def changed_row(copied_data, forget_data):
+    """A function that changes a cell of the first row of a table of evidence."""
+
+    def change(file, column, value):
+        with (DATA / file).open(newline="") as stream:
+            rows = list(csv.DictReader(stream))
+        (copied_data / file).parent.mkdir(exist_ok=True)
+        with (copied_data / file).open("w", newline="") as stream:
+            writer = csv.DictWriter(stream, rows[0].keys())
+            writer.writeheader()
+            writer.writerows([rows[0] | {column: value}, *rows[1:]])
+        forget_data()
+
+    return change

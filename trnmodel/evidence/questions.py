@@ -188,7 +188,7 @@ def fastest_micro_batch(model: str | Transformer, where: str | System | Chip, at
     return MICRO[int(np.argmin(np.where(np.isnan(tried), np.inf, tried)))]
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1000)
 def training(r: Reading) -> TrainStep:
     """Return a step of training: where the row prints no micro-batch, the fastest of those that fit.
 
