@@ -242,7 +242,7 @@ def test_an_own_model_is_known_by_its_configuration(tmp_path):
 
 def test_a_plan_that_nothing_can_keep_is_saved_and_checked_with_status_3(tmp_path):
     path = tmp_path / "plan.json"
-    flags = ["--speed", 100000, "--in", 1024, "--out", 256, "--system", "trn2.3xlarge"]
+    flags = ["--speed", 100000, "--in", 1024, "--out", 256, "--systems", "trn2.3xlarge"]
     assert call("plan", "llama-3.1-8b", *flags, "--save", path)[0] == 3
     assert call("check", path)[0] == 3
     assert "No system keeps the promises today." in call("check", path)[1]
@@ -305,7 +305,7 @@ def test_paths_that_are_no_files_end_with_one_line_and_status_2(tmp_path):
 
 
 def test_where_a_plan_cannot_be_written_nothing_is_left(tmp_path, monkeypatch):
-    flags = ["plan", "llama-3.1-8b", "--speed", 40, "--in", 1024, "--out", 256, "--system", "trn2.3xlarge"]
+    flags = ["plan", "llama-3.1-8b", "--speed", 40, "--in", 1024, "--out", 256, "--systems", "trn2.3xlarge"]
     for path, told in ((tmp_path, ".json"), (tmp_path / "a" / "plan.json", "no such folder"), ("", "path of a file")):
         status, out, error = call(*flags, "--save", path)
         assert (status, out, error.count("\n")) == (2, "", 1)
@@ -327,7 +327,7 @@ def test_where_a_plan_cannot_be_written_nothing_is_left(tmp_path, monkeypatch):
 
 
 def test_the_plan_of_the_terminal_and_of_a_call_are_one_file(tmp_path, plan_file):
-    flags = ["--speed", 40, "--in", 1024, "--out", 256, "--system", "trn2.3xlarge", "--system", "trn1.32xlarge"]
+    flags = ["--speed", 40, "--in", 1024, "--out", 256, "--systems", "trn2.3xlarge", "--systems", "trn1.32xlarge"]
     status, out, _ = call("plan", "llama-3.1-8b", *flags, "--save", tmp_path / "other.json")
     assert (status, out) == (0, f"{tm.scenario(QUESTION).plan()}\n")
     assert (tmp_path / "other.json").read_text() == plan_file.read_text()

@@ -56,7 +56,7 @@ def test_a_plan_is_the_same_through_the_call_the_scenario_and_the_terminal(path)
     rents = {"trn2.3xlarge": 1.5, "hgx-h200": "capacity-block"}
     direct = tm.plan("llama-3.1-8b", REQUEST, SYSTEMS, precision="fp8", owner="neocloud", pricing=rents)
     flags = ["--speed", 40, "--in", "1k", "--out", 256, "--precision", "fp8", "--owner", "neocloud", "--json"]
-    typed = call("plan", "llama-3.1-8b", *flags, "--system", SYSTEMS[0], "--system", SYSTEMS[1])[1]
+    typed = call("plan", "llama-3.1-8b", *flags, "--systems", SYSTEMS[0], "--systems", SYSTEMS[1])[1]
     through = tm.scenario(path).plan()
     assert through.to_frame(bands=True).equals(direct.to_frame(bands=True))
     answer, of_flags = asked("plan", path), json.loads(typed)
@@ -104,7 +104,7 @@ def test_degrees_without_a_flag_reach_the_step(path):
 
 
 def test_what_is_typed_wins_over_the_file(path):
-    answer = asked("plan", path, "--speed", 20, "--system", "trn2.48xlarge", "--precision", "bf16")["best"]
+    answer = asked("plan", path, "--speed", 20, "--systems", "trn2.48xlarge", "--precision", "bf16")["best"]
     request = tm.Request(1000, 256, tokens_per_s_per_user=20)
     best = tm.plan("llama-3.1-8b", request, "trn2.48xlarge", precision="bf16").best
     assert (answer["system"], answer["precision"]) == ("trn2.48xlarge", "bf16")
