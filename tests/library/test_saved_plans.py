@@ -2,13 +2,17 @@
 
 import csv
 import json
+import math
 import os
 
+import msgspec
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 import trnmodel as tm
+from trnmodel.catalog import load
+from trnmodel.catalog.rulings import Ruled
 from trnmodel.cli.app import app
 from trnmodel.files import saved
 from trnmodel.formulas import step as page
@@ -339,3 +343,28 @@ def test_what_no_file_can_hold_is_refused_before_anything_is_written(tmp_path):
     with pytest.raises(ValueError, match=r"^systems='trn2\.3xlarge': a system of one's own cannot be written"):
         tm.save_plan(QUESTION | {"systems": [own]}, tmp_path / "plan.json")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_pairs_of_systems_are_candidates_too(tmp_path):
+    question = QUESTION | {"systems": "trn2.3xlarge", "prefill_systems": ["trn2.3xlarge"]}
+    best = tm.save_plan(question, tmp_path / "plan.json").best
+    places = set(pd.read_csv(tmp_path / "plan-rejected.csv").system)
+    assert places | {best.place} == {"trn2.3xlarge", "trn2.3xlarge with prefill on trn2.3xlarge"}
+    assert not tm.check(tmp_path / "plan.json").differs
+
+
+def test_other_facts_are_in_force_until_the_context_ends_however_it_ends():
+    key = ("trainium2", "tdp_w", "")
+    fact, spread = load.in_force()[key]
+    watts = tm.chip("trainium2").tdp_w
+    other = Ruled(msgspec.structs.replace(fact, value_printed="600", unit_printed="W"), spread)
+    with load.with_facts({key: other}):
+        assert tm.chip("trainium2").tdp_w == tm.system("trn2.48xlarge").chip.tdp_w == 600
+        assert load.facts_rows()[fact.id].value_printed == "600"
+    with pytest.raises(ValueError, match="trn9"), load.with_facts({key: other}):
+        tm.chip("trn9")
+    assert tm.chip("trainium2").tdp_w == watts != 600
+    with load.with_facts({key: None}):
+        assert math.isnan(tm.chip("trainium2").tdp_w)
+        assert fact.id not in load.facts_rows()
+    assert load.in_force()[key].fact == fact
