@@ -270,6 +270,16 @@ def book() -> Iterator[bool]:
     yield line("make book, nothing changed", command_s(*made, repeats=3), 2.0, "s")
 
 
+def cold() -> Iterator[bool]:
+    """CPU seconds of new processes: the shipped measurements, and commands that print text."""
+    read = ("-c", "import pandas, trnmodel; judge = trnmodel.validation")
+    judged = command_s(*read[:1], f"{read[1]}; judge()", repeats=3) - command_s(*read, repeats=3)
+    yield line("tm.validation, 3,483 rows", judged, 2.0, "s")
+    decode = "decode llama-3.3-70b trn2.48xlarge --tp 16 --batch 8"
+    for asked in (decode, "plan llama-3.3-70b --speed 50 --in 2048 --out 500"):
+        yield line(f"trnmodel {asked}"[:48], command_s("-m", "trnmodel.cli", *asked.split()), 0.5, "s")
+
+
 def elsewhere(base: str) -> dict[str, float]:
     """The steps' times in another checkout."""
     script = [sys.executable, str(Path(__file__).resolve()), "--steps"]
@@ -316,7 +326,7 @@ def main() -> int:
             ratio = statistics.median(old[name] / new[name] for old, new in rounds)
             met.append(line(f"rate over the base's: {name}", ratio, wanted, "", least=True))
     met += [line(case.name, median_s(case) * 1e3, case.target_s * 1e3, "ms") for case in more()]
-    met += [*bands(), *book()]
+    met += [*bands(), *book(), *cold()]
     return int(not all(met))
 
 

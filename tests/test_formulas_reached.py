@@ -50,6 +50,7 @@ def requests():
     disaggregate(DENSE, *two, *two, batch=4, input_tokens=512, output_tokens=64)
     tm.plan("llama-3.2-1b", tm.Request(512, 64, tokens_per_s_per_user=20.0), "trn2.3xlarge")
     acceptance(documented()[1])
+    tm.plan("llama-3.1-8b", tm.Request(512, 64, 20), "trn2.48xlarge", users=100, availability=0.99).to_data()
 
 
 def kernels():

@@ -30,7 +30,9 @@ _HOMES = {  # module that defines public names, with these names
     "trnmodel.cost.tco": ("Cost", "tco"),
     "trnmodel.reliability.goodput": ("Goodput", "goodput"),
     "trnmodel.search.compare": ("Comparison", "compare"),
+    "trnmodel.search.capacity": ("Capacity", "Demand"),
     "trnmodel.search.choice": ("Choice",),
+    "trnmodel.search.flips": ("Flips",),
     "trnmodel.search.plan": ("Plan", "plan"),
     "trnmodel.power.energy": ("Energy", "RequestEnergy", "energy"),
     "trnmodel.kernels.engines": ("KernelTime",),
@@ -39,6 +41,7 @@ _HOMES = {  # module that defines public names, with these names
     "trnmodel.search.sensitivity": ("Sensitivity", "sensitivity"),
     "trnmodel.search.sweep": ("sweep",),
     "trnmodel.search.train_run": ("TrainRun", "train_run"),
+    "trnmodel.search.train_runs": ("TrainRuns",),
     "trnmodel.evidence.score": ("validate", "validation"),
     "trnmodel.catalog.stacks": ("efficiencies",),
     "trnmodel.steps.answers": ("MemoryFit", "Step"),
@@ -47,8 +50,10 @@ _HOMES = {  # module that defines public names, with these names
     "trnmodel.steps.legal": ("Legality", "legal"),
     "trnmodel.steps.mapping": ("Mapping",),
     "trnmodel.steps.request": ("Request",),
+    "trnmodel.steps.support": ("Support", "support"),
     "trnmodel.serving.server": ("Serving", "serve"),
     "trnmodel.training.step": ("TrainStep", "train_step"),
+    "trnmodel.models.quality": ("Quality", "quality"),
     "trnmodel.models.transformer": ("Transformer", "model", "model_ids"),
 }
 _NAMES = {name: home for home, names in _HOMES.items() for name in names}

@@ -411,12 +411,12 @@ def widths_of(middle: NDArray, answers: Iterable[Iterable[Any]]) -> tuple[NDArra
     return np.sqrt(below)[()], np.sqrt(above)[()]
 
 
-def spread(basis: Basis, e: Spec, ask: Callable[[Any], NDArray]) -> tuple[NDArray, NDArray]:
+def spread(basis: Basis, e: Spec, ask: Callable[[Any], NDArray], at_once: bool = False) -> tuple[NDArray, NDArray]:
     """Return the half-widths below and above of answers, from their rows and, outside these, from the stack's ranges.
 
-    Inside, what a range says is part of the errors that were left out.
+    Inside, what a range says is part of the errors that were left out. `at_once` is that of `ranged`.
     """
-    return joined(reach_of(basis), lambda: ranged(e, ask))
+    return joined(reach_of(basis), lambda: ranged(e, ask, at_once))
 
 
 def joined(reach: Reach, ranged: Callable[[], tuple[NDArray, NDArray]]) -> tuple[NDArray, NDArray]:

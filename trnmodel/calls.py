@@ -9,8 +9,9 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import trnmodel
-from trnmodel.arguments import one_of
-from trnmodel.declared import Allowed, Integer, Named, Number, Numbers, Object, Word, declare, takes_none
+from trnmodel.arguments import choice, one_of
+from trnmodel.declared import Allowed, Flag, Integer, Named, Number, Numbers, Object, Word, declare, takes_none
+from trnmodel.search.plan_data import data_schema
 
 SECTION = re.compile(r"(?m)^Parameters\n-+\n(.*?)(?=^\w[\w ]*\n-+\n|\Z)", re.DOTALL)
 ENTRY = re.compile(r"(?m)^(\w[\w, ]*?) : .*\n((?:[ \t]+.*\n?|\n)*)|^(\w+(?:, \w+)+)\n((?:[ \t]+.*\n?|\n)*)")
@@ -103,14 +104,16 @@ def _arguments(name: str) -> dict[str, Argument]:
     return arguments
 
 
-@declare(name=Named("a public call"))
-def schema(name: str) -> dict[str, Any]:
+@declare(name=Named("a public call"), answer=Flag())
+def schema(name: str, *, answer: bool = False) -> dict[str, Any]:
     """Return the JSON Schema of a question: the arguments of a public call as an object of named values.
 
     Parameters
     ----------
     name : str
         A public call, such as "decode_step"; "scenario" gives the schema of a scenario file. [-]
+    answer : bool
+        Whether the schema is that of the answer as plain data, which `plan` alone has (`Plan.to_data`). [-]
 
     Returns
     -------
@@ -120,7 +123,7 @@ def schema(name: str) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        There is no public call of this name; the message has the nearest ones.
+        There is no public call of this name; the message has the nearest ones. The answer of another call than `plan`.
 
     Examples
     --------
@@ -129,6 +132,9 @@ def schema(name: str) -> dict[str, Any]:
     >>> question["required"]
     ['model', 'system', 'batch', 'context']
     """
+    if answer:
+        choice("name", name, ("plan",))
+        return data_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_question(name)}
 
 

@@ -150,7 +150,7 @@ def test_what_moves_a_run(monkeypatch):
     """A quarter, a half, twice, four times of three domains of 72: one, two, six and twelve; half and twice of 7."""
     asked = []
 
-    def train_run(system, **ask):
+    def train_run(systems, **ask):
         asked.append(ask)
         if ask["chips"] == 144:
             raise ValueError("none")
@@ -211,7 +211,7 @@ def test_the_run_of_a_question_or_why_there_is_none(monkeypatch):
     ask = ("m", {"model": "m"}, "s", "bf16", 512.0)
     assert train_table.whole(found, *ask) is run
     assert train_table.whole({}, *ask) is run
-    how = {"system": "s", "chips": 512.0, "precision": "bf16", "model": "m"}
+    how = {"systems": "s", "chips": 512.0, "precision": "bf16", "model": "m"}
     assert asked == [how | {"efficiencies": kind} for kind in ("hand-tuned", "public")]
     run.valid = False
     for missing, lacks in ((1.5 * 2**30, "the fullest rank lacks 1.5 GiB"), (0.0, "no mapping can run")):

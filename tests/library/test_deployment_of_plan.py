@@ -10,6 +10,8 @@ def test_the_deployment_of_a_plan_gives_the_numbers_of_its_best_choice():
     result = tm.plan("llama-3.1-8b", tm.Request(1024, 256, tokens_per_s_per_user=40), "trn2.48xlarge", precision="bf16")
     chosen, best = result.deployment, result.best
     assert (chosen.system.id, float(chosen.mapping.tp), float(chosen.mapping.ep)) == ("trn2.48xlarge", best.tp, best.ep)
+    assert repr(chosen).startswith("Deployment(model='llama-3.1-8b', system='trn2.48xlarge', mapping=Mapping(tp=")
+    assert len(repr(chosen)) < 250  # specs by their ids
     assert (chosen.batch, chosen.replicas, chosen.spares) == (best.batch, best.replicas_per_instance, 0)
     assert chosen.chips == best.chips * best.replicas_per_instance
     step = chosen.decode(batch=chosen.batch, context=1024 + 256 / 2, max_context=1024 + 256)

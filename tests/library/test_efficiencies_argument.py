@@ -14,7 +14,7 @@ from trnmodel.catalog.trainers import Trainer, trainer
 from trnmodel.search import train_search
 from trnmodel.search.frontier import best_at, frontiers
 from trnmodel.search.grid import options_of
-from trnmodel.search.plan import best_choice, questions_of
+from trnmodel.search.single import best_choice, questions_of
 from trnmodel.serving.server import disaggregate
 from trnmodel.training import rank
 
@@ -28,6 +28,7 @@ CALLS = {
     "tm.prefill": (tm.prefill, {**STEP, "input_tokens": 1000}),
     "tm.memory_fit": (tm.memory_fit, {**STEP, "batch": 4, "context": 1000}),
     "tm.legal": (tm.legal, STEP),
+    "tm.support": (tm.support, {"model": MODEL, "system": SYSTEM}),
     "tm.legal, training": (tm.legal, {**STEP, "system": "hgx-h100", "training": True}),
     "tm.serve": (tm.serve, {**STEP, "request": tm.Request(**LENGTHS, requests_per_s=1.0), "max_batch": 8}),
     "disaggregate": (disaggregate, {"model": MODEL, **SIDES, **LENGTHS, "batch": 4, "mixed": True}),
@@ -40,7 +41,7 @@ CALLS = {
     ),
     "tm.train_run": (
         tm.train_run,
-        {"model": MODEL, "system": "hgx-h100", "tokens": 1e9, "chips": 8, "global_batch": 8, "recompute": ["none"]},
+        {"model": MODEL, "systems": "hgx-h100", "tokens": 1e9, "chips": 8, "global_batch": 8, "recompute": ["none"]},
     ),
     "tm.efficiencies": (tm.efficiencies, {"chip": "trainium2"}),
 }

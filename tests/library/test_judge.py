@@ -67,13 +67,17 @@ def test_every_row_has_one_use_or_one_reason(every):
 def plant(monkeypatch):
     """Other rules in the place of those that are shipped."""
 
+    def forget():
+        for saved in (rules._patterns, rules._allowing, rules._decide):
+            saved.cache_clear()
+
     def planted(*some):
-        rules._decide.cache_clear()
+        forget()
         monkeypatch.setattr(rules, "rules", lambda: some)
-        monkeypatch.setattr(rules, "_of_kind", lambda kind: some)
 
     yield planted
-    rules._decide.cache_clear()
+    monkeypatch.undo()
+    forget()
 
 
 def test_every_rule_matches_a_row_and_has_a_reason(every, plant):

@@ -107,8 +107,9 @@ QUESTIONS = {
     "fit": ["trn2.48xlarge", "--tp", "8"],
     "power": ["hgx-h100", "--tp", "8"],
     "goodput": ["trn2.48xlarge"],
-    "train": ["hgx-h100", "--tokens", "1T", "--chips", "8"],
+    "train": ["--systems", "hgx-h100", "--tokens", "1T", "--chips", "8"],
     "cost": ["trn2.48xlarge", "--speed", "20", "--in", "1k", "--out", "100"],
+    "support": ["trn2.48xlarge"],
     "compare": ["trn2.48xlarge", "trn1.32xlarge", "--speed", "20", "--in", "1k", "--out", "100"],
 }
 

@@ -13,7 +13,8 @@ import trnmodel as tm
 from trnmodel.catalog import systems as catalog
 from trnmodel.models.shipped import MODELS
 from trnmodel.search import grid as tried
-from trnmodel.search.plan import SAME, TIED, plan
+from trnmodel.search.plan import SAME, plan
+from trnmodel.search.single import TIED
 
 CHAT = tm.Request(1024, 256, tokens_per_s_per_user=40)
 MIDDLE, LONGEST = 1024 + 256 / 2, 1024 + 256
@@ -201,6 +202,20 @@ def test_a_cached_prefix_is_a_shorter_prompt_after_past_tokens():
     assert best.tokens_per_s_per_chip > whole.best.tokens_per_s_per_chip
 
 
+@pytest.mark.parametrize(("model", "system"), [("llama-3.3-70b", "trn3-nl32x2-pcie160"), ("llama-3.1-8b", "hgx-h100")])
+def test_a_longer_cached_prefix_never_makes_less(model, system):
+    """Where all of a prompt is cached, software that drafts is tried as before: its drafts are of the answer.
+
+    The few tokens that are left fill a block of 128, so that more of them in the cache is a little more to read.
+    """
+    made = []
+    for share in (0.0, 0.5, 0.99, 0.9999, 1.0):
+        request = tm.Request(4096, 512, tokens_per_s_per_user=50, prefix_share=share)
+        made.append(plan(model, request, system).best.tokens_per_s_per_chip)
+    assert all(more >= less * (1 - 1e-3) for less, more in pairwise(made)), made
+    assert made[-1] > 1.2 * made[0]
+
+
 @pytest.mark.parametrize("rate", [0.01, 3.0, 70.0, 1000.0])
 def test_a_rate_pays_whole_replicas_on_whole_systems(rate):
     """A hundredth of a request a second pays one system; a thousand pay as many as hold the replicas."""
@@ -378,7 +393,7 @@ def test_a_chip_without_the_precision_says_what_it_computes_in():
     [
         (
             {"request": tm.Request(131_072, 256)},
-            r"request=131328.0: llama-3.1-8b has contexts of up to 131,072",
+            r"request=131328: llama-3.1-8b has contexts of up to 131,072",
         ),
         ({"request": None}, "request=None: allowed is a Request"),
         ({"request": (1024, 256)}, r"request=\(1024, 256\): allowed is a Request"),

@@ -9,9 +9,10 @@ import pytest
 import trnmodel as tm
 from trnmodel.catalog.options import plain
 from trnmodel.search import launch
-from trnmodel.search import plan as planner
+from trnmodel.search import single as planner
 from trnmodel.search.choice import Choice, chosen
 from trnmodel.search.grid import Grid, Question
+from trnmodel.search.plan import Plan
 from trnmodel.serving.account import Column, Times, made_per_chip
 
 LIKE = dict.fromkeys(("compute", "memory", "network", "overhead", "prompts"), 1.0)
@@ -44,7 +45,7 @@ def choice(name, merit=100.0, valid=True, low=90.0, high=110.0, status="for rent
 def plan_of(*choices, second=(), refused=None, beside=()):
     model = tm.model("llama-3.1-8b")
     request = tm.Request(1024, 256, tokens_per_s_per_user=20)
-    return planner.Plan(model, request, choices, second, refused or {}, beside)
+    return Plan(model, request, choices, second, refused or {}, beside)
 
 
 BEST = choice("best", memory=10.0, compute=100.0)
@@ -107,7 +108,7 @@ def test_ties_go_to_what_can_be_bought_then_to_no_reading_then_to_the_fewest_chi
 
 @pytest.mark.parametrize(("prompt", "output"), [(131_071, 1), (1, 1), (1, 131_071)])
 def test_lengths_up_to_the_longest_context(prompt, output):
-    asked = planner._asked(tm.model("llama-3.1-8b"), tm.Request(prompt, output), None)
+    asked = planner.search_for(tm.model("llama-3.1-8b"), tm.Request(prompt, output), None)
     assert (asked.request.input_tokens, asked.request.output_tokens) == (prompt, output)
     assert [one.name for one in asked.precisions] == ["bf16", "fp8", "mxfp8"]
 

@@ -242,6 +242,8 @@ def test_a_choice_in_words_has_the_degrees_that_cut():
     assert best.mapping == f"bf16, TP {best.tp:g}, LNC 2, batch {best.batch:g}"
     experts = replace(best, ep=2.0)
     assert experts.mapping == f"bf16, TP {best.tp:g} x EP 2, LNC 2, batch {best.batch:g}"
+    ideal = tm.plan("llama-3.1-8b", request, "hgx-h100", precision="bf16", efficiencies="ideal").best  # no NeuronCores
+    assert f"bf16, TP {ideal.tp:g}, batch {ideal.batch:g}" in ideal.mapping
 
 
 def test_systems_that_do_what_the_best_does():
@@ -273,7 +275,7 @@ def test_a_short_run_is_told_in_hours():
 def test_what_a_run_says_of_lost_time_and_of_stated_shares():
     run = tm.train_run("llama-3.1-8b", AIR, tokens=1e12, chips=64)
     useful, rows = run.goodput(), trainings.at_stated_mfu(run)
-    told = train_report._spent(run, "hyperscaler", "capacity-block")[0]
+    told = train_report._spent(run)[0]
     assert told.endswith(f", {100 * float(useful.goodput):.3g} % of the time of chips and spares is useful")
     said = "".join(train_report._stated(run))
     assert said.count("%") == len(rows) - 1 > 0

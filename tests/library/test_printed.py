@@ -86,6 +86,10 @@ CALLS: dict[str, Callable[[], Any]] = {
     "memory fit, several points": lambda: tm.memory_fit(SMALL, TRN2, tm.Mapping(tp=8), batch=[4, 64], context=2048),
     "legality": lambda: tm.legal(SMALL, TRN2, tm.Mapping(tp=8)),
     "legality, several points": lambda: tm.legal(SMALL, TRN2, tm.Mapping(tp=[8, 64])),
+    "support": lambda: tm.support(LARGE, TRN2),
+    "support that is missing": lambda: tm.support("deepseek-v3", TRN2),
+    "quality": lambda: tm.quality(SMALL, "mxfp4"),
+    "quality that nobody has published": lambda: tm.quality(SMALL, "w4a8"),
     "serving": lambda: served(1.0),
     "serving, several points": lambda: served([0.5, 1.0]),
     "disaggregated": split,
@@ -105,6 +109,7 @@ CALLS: dict[str, Callable[[], Any]] = {
     "training step": trained,
     "training step, several points": lambda: trained(global_batch=[64, 128]),
     "training run": lambda: tm.train_run(SMALL, TRN2, tokens=1e12, chips=64),
+    "training runs": lambda: tm.train_run(SMALL, [TRN2, TRN3, "gb200-nvl72"], tokens=1e12, chips=144),
     "collective": lambda: tm.collective("all_reduce", 2.0**20, TRN2, chips=16),
     "collective, several points": lambda: tm.collective("all_reduce", [2.0**20, 2.0**30], TRN2, chips=16),
     "kernel": lambda: tm.kernel.matmul("trainium2", 1024, 1024, 1024),
@@ -141,7 +146,17 @@ def printed() -> str:
 
 
 SECTIONS = dict(re.findall(r"^# (.+)\n([\s\S]+?)(?=\n\n# |\n\Z)", GOLDEN.read_text(encoding="utf-8"), re.MULTILINE))
-PROSE = "plan", "plan with prefill apart", "comparison", "cost of a token"  # whose cards are sentences
+PROSE = (
+    "support",
+    "support that is missing",
+    "quality",
+    "quality that nobody has published",
+    "plan",
+    "plan with prefill apart",
+    "comparison",
+    "cost of a token",
+    "training runs",
+)  # whose cards are sentences
 TYPED = "sensitivity", "deployment", "mapping", "precision", "model"  # which name what a caller types
 FORBIDDEN = r"\bUSD\b|mtoken|[a-z]_(s|bytes|usd|flop)\b|(?<!for) a (chip|user|token|rank|h)\b|\bnan\b|\de[+-]\d"
 

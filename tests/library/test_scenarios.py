@@ -53,13 +53,16 @@ def asked(command, path, *more):
 
 
 def test_a_plan_is_the_same_through_the_call_the_scenario_and_the_terminal(path):
-    direct = tm.plan("llama-3.1-8b", REQUEST, SYSTEMS, precision="fp8")
-    flags = ["--speed", 40, "--in", "1k", "--out", 256, "--precision", "fp8", "--json"]
+    rents = {"trn2.3xlarge": 1.5, "hgx-h200": "capacity-block"}
+    direct = tm.plan("llama-3.1-8b", REQUEST, SYSTEMS, precision="fp8", owner="neocloud", pricing=rents)
+    flags = ["--speed", 40, "--in", "1k", "--out", 256, "--precision", "fp8", "--owner", "neocloud", "--json"]
     typed = call("plan", "llama-3.1-8b", *flags, "--system", SYSTEMS[0], "--system", SYSTEMS[1])[1]
     through = tm.scenario(path).plan()
     assert through.to_frame(bands=True).equals(direct.to_frame(bands=True))
-    assert asked("plan", path) == json.loads(typed)
-    assert asked("plan", path)[0]["tokens_per_s_per_chip"] == pytest.approx(direct.best.tokens_per_s_per_chip)
+    answer, of_flags = asked("plan", path), json.loads(typed)
+    assert answer == json.loads(json.dumps(direct.to_data()))
+    assert answer["best"] == of_flags["best"]  # no flag gives a price to each system
+    assert answer["best"]["tokens_per_s_per_chip"] == pytest.approx(direct.best.tokens_per_s_per_chip)
 
 
 def test_a_cost_has_own_prices_through_the_call_the_scenario_and_the_terminal(path):
@@ -101,11 +104,11 @@ def test_degrees_without_a_flag_reach_the_step(path):
 
 
 def test_what_is_typed_wins_over_the_file(path):
-    rows = asked("plan", path, "--speed", 20, "--system", "trn2.48xlarge", "--precision", "bf16")
+    answer = asked("plan", path, "--speed", 20, "--system", "trn2.48xlarge", "--precision", "bf16")["best"]
     request = tm.Request(1000, 256, tokens_per_s_per_user=20)
     best = tm.plan("llama-3.1-8b", request, "trn2.48xlarge", precision="bf16").best
-    assert (rows[0]["system"], rows[0]["precision"]) == ("trn2.48xlarge", "bf16")
-    assert rows[0]["tokens_per_s_per_chip"] == pytest.approx(best.tokens_per_s_per_chip)
+    assert (answer["system"], answer["precision"]) == ("trn2.48xlarge", "bf16")
+    assert answer["tokens_per_s_per_chip"] == pytest.approx(best.tokens_per_s_per_chip)
     status, out, _ = call("cost", "--scenario", path, "--price", 3, "--json")
     assert status == 0
     assert {row["usd_per_chip_h"] for row in json.loads(out) if row["who"] == "renter"} == {3.0}
@@ -156,7 +159,7 @@ def test_a_model_path_is_seen_from_the_file_and_not_from_the_working_folder(tmp_
     assert one.model.id == "mine-7b"
     assert one.model.total_params == tm.model("qwen2.5-7b").total_params
     assert one.plan().best.place == best.place
-    assert asked("plan", file)[0]["tokens_per_s_per_chip"] == pytest.approx(one.plan().best.tokens_per_s_per_chip)
+    assert asked("plan", file)["best"]["tokens_per_s_per_chip"] == pytest.approx(one.plan().best.tokens_per_s_per_chip)
 
 
 def test_own_measurements_are_validated_with_the_own_model(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 
 import trnmodel as tm
 from trnmodel.draws import cause, deviations
-from trnmodel.search import plan as planner
+from trnmodel.search import single as planner
 from trnmodel.search.compare import objective
 
 SMALL, LARGE, EXPERTS = "llama-3.1-8b", "llama-3.3-70b", "gpt-oss-120b"

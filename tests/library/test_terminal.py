@@ -54,8 +54,8 @@ QUESTIONS = [
     (3, ["compare", "llama-3.1-8b", "hgx-h200", *SLOW]),
     (0, ["cost", "llama-3.1-8b", "hgx-h200", "--speed", "20", *LENGTHS]),
     (3, ["cost", "llama-3.1-8b", "hgx-h200", *SLOW]),
-    (0, ["train", "llama-3.1-8b", "hgx-h100", "--tokens", "15T", "--chips", "1k"]),
-    (3, ["train", "llama-3.1-405b", "trn1.2xlarge", "--tokens", "15T", "--chips", "2"]),
+    (0, ["train", "llama-3.1-8b", "--systems", "hgx-h100", "--tokens", "15T", "--chips", "1k"]),
+    (3, ["train", "llama-3.1-405b", "--systems", "trn1.2xlarge", "--tokens", "15T", "--chips", "2"]),
     (0, ["systems", "trn3"]),
     (3, ["systems", "no such rack"]),
     (0, ["options", "trainium3"]),
@@ -63,6 +63,9 @@ QUESTIONS = [
     (0, ["prices", "trn2"]),
     (3, ["prices", "trn3-nl72x2-pcie160"]),  # nobody publishes one
     (2, ["prices", "--region", "mars"]),
+    (0, ["support", "llama-3.1-8b"]),
+    (0, ["support", "deepseek-v3", "trn2.48xlarge"]),  # not listed, which is an answer
+    (2, ["support", "llama-3.1-8b", "--stack", "ideal"]),  # of which system
 ]
 
 
@@ -94,13 +97,14 @@ BASE = {
     "decode": ["llama-3.1-8b", "trn2.3xlarge"],
     "power": ["llama-3.1-8b", "hgx-h100"],
     "goodput": ["llama-3.1-8b", "trn2.48xlarge"],
-    "train": ["llama-3.1-8b", "hgx-h100", "--tokens=15T", "--chips=1024"],
+    "train": ["llama-3.1-8b", "--systems=hgx-h100", "--tokens=15T", "--chips=1024"],
     "cost": ["llama-3.1-8b", "hgx-h200", "--speed=20", "--in=1024", "--out=256"],
     "prefill": ["llama-3.1-8b", "trn2.3xlarge", "--in=1024"],
     "fit": ["llama-3.1-8b", "trn2.3xlarge"],
     "collective": ["all_reduce", "1MB", "trn2.48xlarge"],
     "roofline": ["trainium2", "--intensity=10"],
     "prices": ["trn2.48xlarge"],
+    "support": ["llama-3.1-8b", "trn2.48xlarge"],
     "schema": ["decode_step"],
     "check": ["plan.json"],
     "run": ["decode-step"],
@@ -352,7 +356,8 @@ def completed(*words):
         (["decode", "llama-3.3-70b", "trn2.4"], "trn2.48xlarge", True),
         (["decode", "llama-3.3-70b", "trn2.48xlarge", "--precision", "mxfp8"], "mxfp8", False),
         (["decode", "llama-3.3-70b", "trn2.48xlarge", "--stack", "hand"], "hand-tuned", False),
-        (["train", "llama-3.3-70b", "hgx-h100", "--stack", "megatron-c"], "megatron-core", False),
+        (["train", "llama-3.3-70b", "--systems", "hgx-h100", "--stack", "megatron-c"], "megatron-core", False),
+        (["train", "llama-3.3-70b", "--systems", "hgx-h100,gb200"], "hgx-h100,gb200-nvl72", True),
         (["plan", "llama-3.3-70b", "--stack", "neuron-as"], "neuron-async", True),
         (["opt"], "options", True),
         (["collective", "all_r"], "all_reduce", True),

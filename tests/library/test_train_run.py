@@ -212,8 +212,8 @@ def test_what_fits_nowhere_says_by_how_much():
 @pytest.mark.parametrize(
     ("changed", "named"),
     [
-        ({"system": "trainium2"}, "system='trainium2' is unknown"),
-        ({"system": tm.chip("trainium2")}, "system="),
+        ({"system": "trainium2"}, "systems='trainium2' is unknown"),
+        ({"system": tm.chip("trainium2")}, "systems="),
         ({"model": "t5-large"}, "encoder-decoder"),
         ({"tokens": 0}, "tokens=0"),
         ({"model": "gpt3-6.7b", "seq": 8192}, "seq=8192: gpt3-6.7b has contexts of up to 2,048 tokens"),
@@ -326,7 +326,7 @@ def test_stated_mfu():
 
 
 def test_the_command_says_the_answer_first():
-    args = f"train {DENSE} hgx-h100 --tokens 15T --chips 1024 --seq 8192".split()
+    args = f"train {DENSE} --systems hgx-h100 --tokens 15T --chips 1024 --seq 8192".split()
     said, run = CliRunner().invoke(app, args).stdout, tm.train_run(DENSE, "hgx-h100", tokens=15e12, chips=1024)
     assert said.splitlines() == train_report.lines(run)
     assert said.startswith(f"{DENSE}, 15T tokens on 1,024 chips of hgx-h100: {float(run.days):.0f} days (")
@@ -342,15 +342,21 @@ def test_the_command_says_the_answer_first():
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (f"train {DENSE} hgx-h100 --tokens 15X", "--tokens='15X': allowed are numbers with or without k, M, B, T"),
-        (f"train {DENSE} hgx-h100 --tokens 0", "--tokens=0.0: allowed are numbers from 1e-30"),
         (
-            f"train {DENSE} hgx-h100 --tokens 1T --chips 7",
+            f"train {DENSE} --systems hgx-h100 --tokens 15X",
+            "--tokens='15X': allowed are numbers with or without k, M, B, T",
+        ),
+        (f"train {DENSE} --systems hgx-h100 --tokens 0", "--tokens=0.0: allowed are numbers from 1e-30"),
+        (
+            f"train {DENSE} --systems hgx-h100 --tokens 1T --chips 7",
             "--chips=7: hgx-h100 comes in domains of 8 chips; near are 8",
         ),
-        ("train zzz hgx-h100 --tokens 1T", "MODEL='zzz' is unknown"),
-        (f"train {DENSE} trainium2 --tokens 1T", "SYSTEM='trainium2' is unknown"),
-        (f"train {DENSE} hgx-a100 --tokens 1T --chips 8 --precision fp8", "dtype='fp8': a100 has no dense peak"),
+        ("train zzz --systems hgx-h100 --tokens 1T", "MODEL='zzz' is unknown"),
+        (f"train {DENSE} --systems trainium2 --tokens 1T", "--systems='trainium2' is unknown"),
+        (
+            f"train {DENSE} --systems hgx-a100 --tokens 1T --chips 8 --precision fp8",
+            "dtype='fp8': a100 has no dense peak",
+        ),
     ],
 )
 def test_bad_questions_are_one_line_and_status_2(words, line):

@@ -94,8 +94,9 @@ def test_points_that_differ_in_nothing_are_left_out():
 def test_what_a_run_asks_by_itself():
     """8,192 chips and 5 % of a batch, as the docstring has it; no context parallelism unless it is asked for."""
     asked = {name: one.default for name, one in inspect.signature(tm.train_run).parameters.items()}
+    assert train_run.CHIPS == 8192
     assert {name: asked[name] for name in ("chips", "batch_slack", "max_cp", "best", "precision")} == {
-        "chips": 8192,
+        "chips": None,
         "batch_slack": 0.05,
         "max_cp": 1,
         "best": 5,
@@ -174,8 +175,8 @@ def test_budgets_and_dollars_in_words():
         "999,000",
     ]
     assert [read_number("tokens", text) for text in ("2M", "3 b", "1.5t", "7", "2e+3")] == [2e6, 3e9, 1.5e12, 7.0, 2e3]
-    assert train_report._usd(Spent(1e6, 0.5e6, 2e6, "measured")) == "$1 million (0.5 to 2; measured)"
-    assert train_report._usd(Spent(999_000.0, 5e5, 2e6, "measured")).startswith("$1,000,000 (500,000 to")
+    assert Spent(1e6, 0.5e6, 2e6, "measured").usd_in_words() == "$1 million (0.5 to 2; measured)"
+    assert Spent(999_000.0, 5e5, 2e6, "measured").usd_in_words().startswith("$1,000,000 (500,000 to")
 
 
 def test_a_step_in_words():

@@ -17,8 +17,9 @@ ASK = {"model": "llama-3.1-8b", "mapping": tm.Mapping(tp=8), "batch": 4, "contex
 
 @pytest.fixture
 def solves(monkeypatch):
-    """The flows that are solved, counted from an empty cache."""
+    """The flows that are solved, counted from an empty cache, as if `data/` knew no layout."""
     counted, solve = [], flow.concurrent_flow
+    monkeypatch.setattr(wiring, "answers", dict)
     monkeypatch.setattr(flow, "concurrent_flow", lambda graph: counted.append(graph) or solve(graph))
     for cached in (wiring.solved, wiring._wired):
         cached.cache_clear()
@@ -87,3 +88,23 @@ def test_machines_that_nobody_holds_are_let_go(kind):
     del made
     gc.collect()
     assert sum(found() is not None for found in made_before) <= setting.SETTINGS < MANY
+
+
+def test_a_search_of_other_lengths_resolves_its_mappings_no_second_time():
+    def plan(output_tokens):
+        return tm.plan("llama-3.1-70b", tm.Request(2048, output_tokens, tokens_per_s_per_user=20), "trn2.48xlarge")
+
+    plan(301)
+    resolved = setting._saved.cache_info().misses
+    plan(302)
+    assert setting._saved.cache_info().misses == resolved
+
+
+def test_a_mapping_of_arrays_is_known_by_itself_and_many_are_not_kept():
+    few, many = (tm.Mapping(tp=np.resize([4.0, 8.0], n)) for n in (2, setting.SHARED + 1))
+    for mapping, kept in ((few, 1), (few, 0), (tm.Mapping(tp=[4.0, 8.0]), 1), (many, 0)):
+        before = setting._saved.cache_info().misses
+        times = tm.decode_step(**ASK | {"mapping": mapping}, system="trn2.48xlarge").time_s
+        assert setting._saved.cache_info().misses == before + kept, mapping.size
+        alone = [tm.decode_step(**ASK | {"mapping": tm.Mapping(tp=tp)}, system="trn2.48xlarge").time_s for tp in (4, 8)]
+        assert times[:2] == pytest.approx(np.array(alone, dtype=float), rel=1e-12)

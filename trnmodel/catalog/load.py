@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
-from functools import cache
+from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -208,8 +208,11 @@ def units_read_as() -> dict[tuple[str, str], Unit]:
 def value_si(fact: Fact) -> tuple[float, float, float]:
     """Return a fact's value in base units as (value, low, high); NaN for text."""
     unit = units_read_as().get((fact.quantity, fact.unit_printed)) or units()[fact.unit_printed]
-    value, low, high = (math.nan,) * 3 if unit.unit_si == "text" else parse_number(fact.value_printed)
+    value, low, high = (math.nan,) * 3 if unit.unit_si == "text" else _number(fact.value_printed)
     return value * unit.factor, low * unit.factor, high * unit.factor
+
+
+_number = lru_cache(maxsize=2**12)(parse_number)  # which checks and rulings read again
 
 
 @cache
@@ -244,14 +247,18 @@ def in_force() -> Mapping[Key, Ruled]:
     return MappingProxyType(_decided())
 
 
-@cache
 def _of(entity: str) -> dict[str, dict[str, Ruled]]:
     """Return the facts in force about an entity, by quantity and qualifier."""
-    about: dict[str, dict[str, Ruled]] = defaultdict(dict)
+    return _by_entity().get(entity, {})
+
+
+@cache
+def _by_entity() -> dict[str, dict[str, dict[str, Ruled]]]:
+    """Return the facts in force by entity, quantity and qualifier."""
+    about: dict[str, dict[str, dict[str, Ruled]]] = defaultdict(lambda: defaultdict(dict))
     for (owner, quantity, qualifier), ruled in _decided().items():
-        if owner == entity:
-            about[quantity][qualifier] = ruled
-    return about
+        about[owner][quantity][qualifier] = ruled
+    return {owner: dict(quantities) for owner, quantities in about.items()}
 
 
 @cache
@@ -367,19 +374,25 @@ def assemble(spec_type: type[Spec], entity: str, **parts: Any) -> dict:
     """
     kwargs: dict = {"id": entity, "name": entity_row(entity).name, **parts}
     used: dict[str, Ruled] = {}
-    for spec_field in fields(spec_type):
-        kind = str(spec_field.type).partition("[")[0]
-        stated = _of(entity).get(spec_field.name, {})
-        if kind not in ("Mapping", "tuple"):
+    about = _of(entity)
+    for name, kind in _kinds(spec_type).items() if about else ():  # type: ignore[arg-type]
+        stated = about.get(name, {})
+        if stated and kind not in ("Mapping", "tuple"):
             stated = {qualifier: ruled for qualifier, ruled in stated.items() if not qualifier}
-        if stated and spec_field.name not in parts:
-            kwargs[spec_field.name] = _field_value(kind, stated)
-            used.update({f"{spec_field.name}[{q}]" if q else spec_field.name: ruled for q, ruled in stated.items()})
+        if stated and name not in parts:
+            kwargs[name] = _field_value(kind, stated)
+            used.update({f"{name}[{q}]" if q else name: ruled for q, ruled in stated.items()})
     return kwargs | {
         "sources": MappingProxyType({name: (ruled.fact.id,) for name, ruled in used.items()}),
         "ranges": MappingProxyType({name: ruled.spread for name, ruled in used.items() if ruled.spread}),
         "estimates": frozenset(name for name, ruled in used.items() if ruled.fact.confidence == "D"),
     }
+
+
+@cache
+def _kinds(spec_type: type[Spec]) -> dict[str, str]:
+    """Return the kind of each field of a spec: "float", "Mapping", ..."""
+    return {one.name: str(one.type).partition("[")[0] for one in fields(spec_type)}
 
 
 def entity_row(entity: str) -> Entity:
@@ -483,7 +496,7 @@ def _scaled(base: Chip, kwargs: dict) -> dict:
     """Return the arguments of a roadmap chip: figures of its base times the announced ratios; others are unknown."""
     known = {name: getattr(base, name) for name in ("cores", "lnc_choices", "lnc_announced", "lnc_default")} | kwargs
     ranges, sourced = dict(kwargs["ranges"]), dict(kwargs["sources"])
-    for qualifier, (fact, spread) in _of(kwargs["id"])["ratio_to_base"].items():
+    for qualifier, (fact, spread) in _of(kwargs["id"]).get("ratio_to_base", {}).items():
         name, _, dtype = qualifier.partition(":")
         field_name = f"{name}[{dtype}]" if dtype else name
         ratio = value_si(fact)[0]

@@ -247,7 +247,7 @@ def rent(system: str | System, pricing: str | Rent = "capacity-block", region: s
     there = _of(spec)
     current = in_force(price for price in there if price.pricing == pricing)
     if region is not None:
-        place = _known_place(region)
+        place = known_place(region)
         current = [price for price in current if price.place.startswith(place)]
     described: dict[str, Any] = {
         "id": f"{spec.id}-{pricing}",
@@ -365,12 +365,12 @@ def published(
     if pricing is not None:
         table = table[table.pricing == choice("pricing", pricing, PRICINGS)]
     if region is not None:
-        place = _known_place(region)
+        place = known_place(region)
         table = table[[one.startswith(place) for one in table.place]]
     return table.reset_index(drop=True)
 
 
-def _known_place(region: str) -> str:
+def known_place(region: str) -> str:
     """Return a region or seller that a published price names; ValueError for any other."""
     place = text("region", region)
     if not place or not any(price.place.startswith(place) for price in prices()):

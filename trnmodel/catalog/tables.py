@@ -191,20 +191,28 @@ def read_csv(path: Path, row_type: type[Row]) -> list[Row]:
 
     Raises DataError naming the file, the row and the column.
     """
-    rows = []
     with path.open(newline="", encoding="utf-8") as stream:
-        reader = csv.DictReader(stream, strict=True)
-        expected = [f.name for f in msgspec.structs.fields(row_type)]
-        if reader.fieldnames != expected:
-            raise DataError(f"{path.name} row 1: columns are {reader.fieldnames}, expected {expected}")
-        for number, row in enumerate(reader, start=2):
-            if None in row or None in row.values():
-                raise DataError(f"{path.name} row {number}: expected {len(expected)} cells")
-            try:
-                rows.append(msgspec.convert(row, row_type, strict=False))
-            except msgspec.ValidationError as error:
-                raise DataError(f"{path.name} row {number}: {str(error).replace('$.', 'column ')}") from None
-    return rows
+        lines = [line for line in csv.reader(stream, strict=True) if line]
+    expected = [f.name for f in msgspec.structs.fields(row_type)]
+    header = lines[0] if lines else None
+    if header != expected:
+        raise DataError(f"{path.name} row 1: columns are {header}, expected {expected}")
+    for number, line in enumerate(lines[1:], start=2):
+        if len(line) != len(expected):
+            raise DataError(f"{path.name} row {number}: expected {len(expected)} cells")
+    rows = [dict(zip(expected, line, strict=True)) for line in lines[1:]]
+    try:
+        return msgspec.convert(rows, list[row_type], strict=False)  # type: ignore[valid-type]
+    except msgspec.ValidationError:
+        return [_row(row, row_type, f"{path.name} row {number}") for number, row in enumerate(rows, start=2)]
+
+
+def _row(row: dict[str, str], row_type: type[Row], place: str) -> Row:
+    """Return a row as a checked struct; raises DataError naming its place and the column."""
+    try:
+        return msgspec.convert(row, row_type, strict=False)
+    except msgspec.ValidationError as error:
+        raise DataError(f"{place}: {str(error).replace('$.', 'column ')}") from None
 
 
 def read_yaml(path: Path, item_type: type[Row]) -> list[Row]:

@@ -83,7 +83,7 @@ def useful(result: Any) -> str:
 
 
 def compared(result: Any) -> dict[str, Any]:
-    """Return a comparison for JSON: a row for each speed and system, the shares of the draws, and the flips."""
+    """Return a comparison for JSON: a row for each speed and system, shares of the draws, flips, and price ties."""
     import json
 
     rows = json.loads(result.to_frame(bands=True).to_json(orient="records", double_precision=12))
@@ -92,7 +92,13 @@ def compared(result: Any) -> dict[str, Any]:
         | result.leads[speed]._asdict()
         for speed in result.speeds
     ]
-    return {"lines": rows, "draws": draws, "flips": [flip._asdict() for flip in result.flips]}
+    ties = json.loads(result.break_even().to_json(orient="records", double_precision=12))
+    return {
+        "lines": rows,
+        "draws": draws,
+        "flips": [flip._asdict() for flip in result.flips],
+        "price_ties": ties,
+    }
 
 
 def checked(result: Any) -> dict[str, Any]:

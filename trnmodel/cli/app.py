@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import trnmodel
-from trnmodel.cli import answers, terminal
+from trnmodel.cli import answers, support, terminal
 from trnmodel.cli.plugins import Commands
 from trnmodel.cli.questions import question
 from trnmodel.cli.scenarios import also, save
@@ -80,6 +80,7 @@ Trainer = Annotated[
         "--stack", help="Training software: public (default), hand-tuned, ideal, or an id.", **_name("trainer")
     ),
 ]
+MW = 1e6
 PRICINGS: dict[str, Any] = {"callback": terminal.word("pricing"), "autocompletion": terminal.complete("pricing")}
 Pricing = Annotated[str, typer.Option(help="How it is rented: on-demand, capacity-block, market, ...", **PRICINGS)]
 Owner = Annotated[
@@ -140,7 +141,27 @@ def plan(
     ttft: Ttft = None,
     percentile: Percentile = 99.0,
     prefix: Prefix = 0.0,
+    users: Annotated[
+        float | None, typer.Option(help="Users that decode at once at the promised speed.", **NUMBER)
+    ] = None,
     requests: Requests = None,
+    chips: Annotated[float | None, typer.Option(help="Chips that there are at most, all full.", **NUMBER)] = None,
+    mw: Annotated[float | None, typer.Option(help="Megawatts that the site provisions at most.", **NUMBER)] = None,
+    usd_per_month: Annotated[
+        float | None, typer.Option(help="Rent per month at most, under the pricing, in USD.", **NUMBER)
+    ] = None,
+    availability: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of time in which all replicas run, such as 0.999, for which spares stand by.", **NUMBER
+        ),
+    ] = None,
+    quality: Annotated[
+        float | None, typer.Option(help="Most that number formats may lose of the score, in %.", **NUMBER)
+    ] = None,
+    site: Annotated[str, typer.Option(help="Site, for its PUE.", **_name("facility"))] = "aws-air",
+    pricing: Pricing = "capacity-block",
+    owner: Owner = "hyperscaler",
     system: Annotated[
         list[str],
         typer.Option(
@@ -158,19 +179,31 @@ def plan(
     precision: BestDtypes = None,
     stack: Software = None,
     name: ModelName = None,
+    xlsx: Annotated[
+        str | None, typer.Option(help="File for a workbook of the owner's cost of the best system, with formulas.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Find the best system, precision, mapping and batch to serve a model at a given speed per user."""
-    with plain_errors(ctx, systems="system", prefill_systems="prefill_system"):
+    """Find the best system, precision, mapping and batch for a model at a given speed per user: instances and bill."""
+    with plain_errors(ctx, systems="system", prefill_systems="prefill_system", path="xlsx"):
         request = trnmodel.Request(prompt, output, speed, ttft, percentile, prefix, requests)
         own = trnmodel.model(model, name)
         ask: dict[str, Any] = {"precision": precision, "efficiencies": stack, "prefill_systems": prefill_system or None}
+        ask |= {"users": users, "chips": chips, "site_w": None if mw is None else mw * MW, "facility": site}
+        ask |= {"usd_per_month": usd_per_month, "availability": availability, "pricing": pricing, "owner": owner}
+        ask["max_loss_percent"] = quality
         asked = {"model": own, "request": request, "systems": system or None, **ask, **also(ctx, "plan")}
         result = trnmodel.plan(**asked)
         save(ctx, result, **asked)
-        frame = result.to_frame(bands=as_json)
-        frame = frame.assign(command=[result.command, *[""] * (len(frame) - 1)])
-        _print(ctx, "\n".join(result.card()), frame, as_json, result.choices)
+        if xlsx is not None:
+            result.to_workbook(xlsx)
+        _print_names(ctx, as_json)
+        if as_json:
+            typer.echo(json.dumps(result.to_data(), indent=2, allow_nan=False))
+        else:
+            say("\n".join(result.card()))
+        if not any(one.valid for one in result.choices):
+            raise typer.Exit(Status.IMPOSSIBLE)
 
 
 @app.command(cls=question("compare"))
@@ -200,15 +233,19 @@ def compare(
         str | None,
         typer.Option(help="System that the others are compared with; default the leader.", **_name("system")),
     ] = None,
+    pricing: Pricing = "capacity-block",
+    region: Annotated[str | None, typer.Option(help="Region or seller; default all that are published.")] = None,
+    owner: Owner = "hyperscaler",
     precision: BestDtypes = None,
     stack: Software = None,
     name: ModelName = None,
     as_json: Json = False,
 ) -> None:
-    """Put systems side by side for one request, in common draws: who leads, how sure that is, where the order flips."""
+    """Put systems side by side for one request: who leads, how sure that is, where order and prices tie."""
     with plain_errors(ctx, speeds="speed"):
         request = trnmodel.Request(prompt, output, None, ttft, percentile, prefix, requests)
         ask: dict[str, Any] = {"speeds": speed, "precision": precision, "efficiencies": stack, "baseline": baseline}
+        ask |= {"pricing": pricing, "region": region, "owner": owner}
         result = trnmodel.compare(trnmodel.model(model, name), request, systems, **ask)
         if not as_json:
             _print(ctx, "\n".join(result.card()), None, as_json, result.lines)
@@ -237,7 +274,8 @@ def decode(
     with plain_errors(ctx):
         ask = {"batch": batch, "context": context, "precision": precision, "efficiencies": stack}
         result = trnmodel.decode_step(trnmodel.model(model, name), system, trnmodel.Mapping(tp=tp, ep=ep), **ask)
-        _print(ctx, answers.rated(result), result.to_frame(bands=True), as_json, [result])
+        frame = result.to_frame(bands=True) if as_json else None  # which loads pandas
+        _print(ctx, answers.rated(result), frame, as_json, [result])
 
 
 @app.command(cls=question("decode_step"))
@@ -307,9 +345,29 @@ def goodput(
 def train(
     ctx: typer.Context,
     model: Model,
-    system: Where,
+    systems: Annotated[
+        list[str],
+        typer.Option(
+            metavar="SYSTEM,...",
+            help="Systems: one, or several with commas, side by side.",
+            callback=terminal.identifiers("system"),
+            autocompletion=terminal.complete_last("system"),
+        ),
+    ],
     tokens: Annotated[float, typer.Option(help="Tokens to be seen: 15T, 300B, 1e12.", **NUMBER)],
-    chips: Annotated[int, typer.Option(help="Chips of the job, in whole scale-up domains.", **WHOLE)] = 8192,
+    chips: Annotated[
+        int | None,
+        typer.Option(help="Chips of the job, in whole scale-up domains; default 8192 without days or USD.", **WHOLE),
+    ] = None,
+    days: Annotated[
+        float | None,
+        typer.Option(help="Days that the run may take, failures counted; without chips the fewest that do.", **NUMBER),
+    ] = None,
+    usd: Annotated[
+        float | None,
+        typer.Option(help="USD that the run may cost; without chips and days the run that ends first.", **NUMBER),
+    ] = None,
+    bill: Annotated[str, typer.Option(help="Whose USD they are: rented or owned.")] = "rented",
     seq: Annotated[int | None, typer.Option(help="Tokens of a sequence; default 8192.", **WHOLE)] = None,
     batch: Annotated[
         int | None, typer.Option(help="Sequences of a step; default as many as hold 16 Mi tokens.", **WHOLE)
@@ -318,22 +376,29 @@ def train(
     stack: Trainer = None,
     owner: Owner = "hyperscaler",
     pricing: Pricing = "capacity-block",
+    region: Annotated[str | None, typer.Option(help="Region or seller; default all that are published.")] = None,
     name: ModelName = None,
     as_json: Json = False,
 ) -> None:
-    """Days of a training run on the best mapping: what bounds it, what loses, what constraints cost, and dollars."""
+    """Days, dollars and energy of a training run on the best mapping: who is first, and what bounds each system."""
     from trnmodel.search import train_report
 
     with plain_errors(ctx):
         ask: dict[str, Any] = {
             "tokens": tokens,
             "chips": chips,
+            "days": days,
+            "usd": usd,
+            "bill": bill,
+            "pricing": pricing,
+            "region": region,
+            "owner": owner,
             "seq": seq,
             "global_batch": batch,
         }
-        run = trnmodel.train_run(trnmodel.model(model, name), system, precision=precision, efficiencies=stack, **ask)
-        lines = [] if as_json else train_report.lines(run, owner, pricing)
-        _print(ctx, "\n".join(lines), train_report.frame(run, owner, pricing) if as_json else None, as_json, [run])
+        runs = trnmodel.train_run(trnmodel.model(model, name), systems, precision=precision, efficiencies=stack, **ask)
+        lines = [] if as_json else train_report.lines(runs.runs[0]) if len(systems) == 1 else runs.card()
+        _print(ctx, "\n".join(lines), train_report.table(runs) if as_json else None, as_json, runs.runs)
 
 
 @app.command(cls=question("token_cost"))
@@ -509,10 +574,11 @@ def check(
 def schema(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Public call of the library, such as decode_step.")],
+    answer: Annotated[bool, typer.Option("--answer", help="That of the answer; of plan alone.")] = False,
 ) -> None:
     """Print the JSON Schema of a question: what each argument of a public call is, its unit and what it allows."""
     with plain_errors(ctx):
-        typer.echo(json.dumps(trnmodel.schema(name), indent=2))
+        typer.echo(json.dumps(trnmodel.schema(name, answer=answer), indent=2))
 
 
 def _list(frame: Any, shown: Any, as_json: bool, what: str) -> None:
@@ -625,5 +691,6 @@ def prices(
         _list(table if superseded else table[table.in_force], shown, as_json, "published prices")
 
 
+support.register(app)
 for command in app.registered_commands:
     command.epilog = terminal.EPILOG

@@ -39,12 +39,15 @@ COLUMNS = (  # of the table of several files, those that the command has
     "ep",
     "batch",
     "chips",
-    "instances_paid",
+    "instances",
+    "spare_instances",
     "software",
     "tokens_per_s_per_user",
     "tokens_per_s_per_chip",
     "generated_usd_per_mtoken",
     "usd_per_month",
+    "owned_usd_per_month",
+    "mean_site_w",
     "server_j_per_token",
     "chip_w",
     "goodput",
@@ -117,12 +120,15 @@ def save(ctx: typer.Context, answer: Any, **arguments: Any) -> None:
     """Save the answer of a plan where `--save` names a file; `arguments` are those of `tm.plan`."""
     if SAVE not in ctx.meta:
         return
+    from trnmodel.calls import arguments_of
     from trnmodel.files.layout import LOADS
     from trnmodel.files.saved import save_plan
     from trnmodel.files.scenarios import scenario
 
-    stated = {name: value for name, value in arguments.items() if value is not None and name not in LOADS}
-    load = {name: value for name, value in arguments.items() if value is not None and name in LOADS}
+    defaults = {name: one.default for name, one in arguments_of("plan").items()}
+    given = {name: value for name, value in arguments.items() if value is not None and value != defaults.get(name)}
+    stated = {name: value for name, value in given.items() if name not in LOADS}
+    load = {name: value for name, value in given.items() if name in LOADS}
     prices = {i: dict(own) for i, own in ctx.meta[ROW].scenario.prices.items()} if ROW in ctx.meta else {}
     try:
         save_plan(scenario({**stated, "load": load, "prices": prices}), ctx.meta[SAVE], answer)
@@ -291,9 +297,14 @@ def _table(answers: Iterable[Mapping[str, Any]]) -> Any:
             return str(value)
         return f"{value:,.0f}" if value % 1 == 0 else format_digits(float(value), 3)
 
-    firsts = [
-        {"scenario": one["scenario"], **(one["answer"][0] if isinstance(one["answer"], list) else one["answer"])}
-        for one in answers
-    ]
+    firsts = [{"scenario": one["scenario"], **_first(one["answer"])} for one in answers]
     shown = [name for name in ("scenario", *COLUMNS) if any(one.get(name) not in (None, "") for one in firsts)]
     return pd.DataFrame([{name: cell(one.get(name)) for name in shown} for one in firsts])
+
+
+def _first(answer: Any) -> dict[str, Any]:
+    """Return the figures that an answer puts first: its first row, or of a plan its best choice and its instances."""
+    if isinstance(answer, list):
+        return answer[0]
+    parts = [answer.get("best"), answer.get("capacity")] if "best" in answer else [answer]
+    return {name: value for part in parts if part for name, value in part.items()}

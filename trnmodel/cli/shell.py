@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import typer
 
+from trnmodel.arguments import ImpossibleError
 from trnmodel.cli import terminal
 from trnmodel.cli.errors import ChapterError, InputError, NoAnswerError, printable
 from trnmodel.cli.terminal import Status
@@ -39,7 +40,7 @@ def plain_errors(ctx: typer.Context | None = None, **renamed: str) -> Iterator[N
     except (refused, OSError) as error:
         text = " ".join(str(error).split())
         text = terminal.in_flags(text, ctx.command.params, renamed) if ctx else text
-        status = Status.IMPOSSIBLE if isinstance(error, NoAnswerError) else Status.REFUSED
+        status = Status.IMPOSSIBLE if isinstance(error, NoAnswerError | ImpossibleError) else Status.REFUSED
     except KeyboardInterrupt:
         status, text = Status.INTERRUPTED, "interrupted; the same command goes on from here"
     else:

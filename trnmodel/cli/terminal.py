@@ -39,12 +39,15 @@ ARGUMENTS = {
     "global_batch": "batch",
     "input_tokens": "prompt",
     "intensity_flop_per_byte": "intensity",
+    "facility": "site",
     "interval_s": "interval",
+    "max_loss_percent": "quality",
     "message_bytes": "size",
     "output_tokens": "output",
     "prefill_systems": "prefill_system",
     "prefix_share": "prefix",
     "requests_per_s": "requests",
+    "site_w": "mw",
     "spare_chips": "spares",
     "speeds": "speed",
     "spare_instances": "spares",
@@ -152,6 +155,18 @@ def identifier(kind: str) -> Callable[..., Any]:
     return callback
 
 
+def identifiers(kind: str) -> Callable[..., Any]:
+    """Return the callback of names that commas separate, in each text of a list: the ids that they mean, each once."""
+    one = identifier(kind)
+
+    def callback(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
+        if value is None or ctx.resilient_parsing:
+            return value
+        return list(dict.fromkeys(one(ctx, param, [name.strip() for text in value for name in text.split(",")])))
+
+    return callback
+
+
 def word(kind: str) -> Callable[..., Any]:
     """Return the callback of a word of a closed list, which is checked before anything is computed."""
 
@@ -192,6 +207,16 @@ def complete(kind: str) -> Callable[[str], list[str]]:
 
     def completion(incomplete: str) -> list[str]:
         return [one for one in _ids(kind) if one.startswith(incomplete)]
+
+    return completion
+
+
+def complete_last(kind: str) -> Callable[[str], list[str]]:
+    """Return the completion of names that commas separate: that of the last one, behind the others."""
+
+    def completion(incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",")
+        return [f"{before}{comma}{one}" for one in complete(kind)(last)]
 
     return completion
 

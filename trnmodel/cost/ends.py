@@ -7,14 +7,17 @@ in the watts: where one of these is an array, two of its values give the line on
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trnmodel.arguments import Same
 from trnmodel.catalog.specs import Spec
 
+SPECS = 256  # prices, owners and powers whose open values are saved
 PIECE = 4096  # points at a time, so that a row for each end stays in a core's cache
 MOVED = ("prices", "owner", "power")  # the specs whose open values move
 LINEAR = ("chip_usd", "server_usd", "switch_usd_per_lane", "tdp_w", "mean_w")  # what the hour is linear in
@@ -33,10 +36,12 @@ class Move(NamedTuple):
 class Lines(NamedTuple):
     """Figures of an hour: a row for the middle and for each end, a column at the base and one for each array.
 
-    `away` is how far each array lies from its base, `steps` how far its column does.
+    A figure has what it varies with of that `shape`. `away` is how far each array lies from its base, `steps` how far
+    its column does.
     """
 
     figures: Mapping[str, NDArray]
+    shape: tuple[int, int]
     away: tuple[NDArray, ...]
     steps: NDArray
 
@@ -46,14 +51,20 @@ def moves(question: Any, ends: Mapping[str, Pair]) -> list[Move]:
 
     A price that is listed by system or by chip counts for the question's own alone.
     """
-    own = {question.system.id, question.system.chip.id}
-    of_specs = [
+    own = frozenset({question.system.id, question.system.chip.id})
+    of_specs = _of_specs(tuple(Same(getattr(question, owner)) for owner in MOVED), own)
+    return [*of_specs] + [Move(name, "", pair) for name, pair in ends.items() if np.any(np.less(*pair))]
+
+
+@lru_cache(maxsize=SPECS)
+def _of_specs(specs: tuple[Same, ...], own: frozenset[str]) -> tuple[Move, ...]:
+    """Return the open values of prices, owner and power, of those by system or by chip the ones of these ids alone."""
+    return tuple(
         Move(owner, name, pair)
-        for owner in MOVED
-        for name, pair in getattr(question, owner).open_ranges.items()
+        for owner, spec in zip(MOVED, specs, strict=True)
+        for name, pair in spec.it.open_ranges.items()
         if "[" not in name or name.removesuffix("]").partition("[")[2] in own
-    ]
-    return of_specs + [Move(name, "", pair) for name, pair in ends.items() if np.any(np.less(*pair))]
+    )
 
 
 def holds_arrays(question: Any, moved: Iterable[Move]) -> bool:
@@ -89,19 +100,20 @@ def lines(question: Any, moved: list[Move], hour: Rows, known: Mapping[str, Any]
         every[name] = np.full(1 + len(bases), base)
         every[name][column] += step
     specs: dict[str, dict[str, NDArray]] = {owner: {} for owner in MOVED}
+    middles = [getattr(question, owner).at(name) if name else np.nan for owner, name, _ in moved]
+    columns = np.tile(np.array(middles, dtype=float), (rows, 1))
     for i, (owner, name, ends) in enumerate(moved):
-        places = dict(zip((2 * i + 1, 2 * i + 2), ends, strict=True))
         if name:
-            specs[owner][name] = _column(getattr(question, owner).at(name), places, rows)
+            columns[2 * i + 1 : 2 * i + 3, i] = ends
+            specs[owner][name] = columns[:, i : i + 1]
         elif owner == "tdp_w":
+            places = dict(zip((2 * i + 1, 2 * i + 2), ends, strict=True))
             every["tdp_w"] = _column(known["tdp_w"], places, rows)
             every["own_w"] = _column(known["own_w"], dict.fromkeys(places, np.nan), rows)
     asked = {owner: with_values(getattr(question, owner), values) for owner, values in specs.items()}
     figures = hour(SimpleNamespace(system=question.system, facility=question.facility, **asked, **every))
-    shape = (rows, 1 + len(bases))
-    at_all = {name: np.broadcast_to(value, shape) for name, value in figures.items()}
     away = tuple(np.asarray(varied[name]) - base for name, (base, _) in bases.items())
-    return Lines(at_all, away, np.array([step for _, step in bases.values()]))
+    return Lines(figures, (rows, 1 + len(bases)), away, np.array([step for _, step in bases.values()]))
 
 
 def _base(x: Any) -> tuple[float, float]:
@@ -140,7 +152,7 @@ def widths(of: Lines, name: str, more: Iterable[tuple[int, Pair]] = ()) -> tuple
 
     `more` are arrays that have ends at each point: the place among the arrays, and how far its ends lie from it.
     """
-    figure = of.figures[name]
+    figure = np.broadcast_to(of.figures[name], of.shape)
     slopes = np.nan_to_num((figure[:, 1:] - figure[:, :1]) / of.steps)  # of an unknown figure
     varies = [place for place in range(len(of.away)) if np.any(slopes[:, place] != 0)]
     rows = np.column_stack([figure[:, 0], slopes[:, varies]])

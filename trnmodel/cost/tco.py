@@ -313,6 +313,19 @@ class Cost(Grounded):
             changes[choice("inputs", name, (*BREAK_EVENS, "utilisation"))] = numbers(name, value, TINY)
         return np.asarray(self.recompute(**changes)["useful_usd_per_h"])
 
+    def drawn_break_even(self, which: str, drawn: Mapping[str, Any], useful_usd_per_h: ArrayLike) -> NDArray:
+        """Return `break_even` of one input in each draw of the other `uncertain` ones, for a target of each draw.
+
+        A target of NaN, where a rival has no cost, gives NaN.
+        """
+        low, high = BREAK_EVENS[choice("which", which, BREAK_EVENS)]
+        target = numbers("useful_usd_per_h", useful_usd_per_h, unknown=True)
+        at_low, at_high = (self.drawn_usd_per_h(drawn, **{which: end}) for end in (low, high))
+        if np.any(at_high == at_low):
+            refuse("which", which, f"the cost of {self.system.id} does not depend on it")
+        together(useful_usd_per_h=target, drawn=at_low)
+        return np.asarray(low + (target - at_low) / (at_high - at_low) * (high - low))
+
 
 BREAK_EVENS = {
     "chip_usd": (1e3, 1e4),

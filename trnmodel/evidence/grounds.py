@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import nan
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from trnmodel.arguments import Same
 from trnmodel.bands import contradicted, plain_rows_basis, rows_basis, spread
-from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.trainers import trainer
 from trnmodel.evidence.primitives import bare_chip, kernel_answer, message
-from trnmodel.evidence.questions import predict, training
+from trnmodel.evidence.questions import grouped, predict, predicted, together, training
 from trnmodel.evidence.readings import TRAINING, Reading, is_rate, stack_of
 from trnmodel.evidence.rows import UnreadableRowError
 from trnmodel.kernels import kernel
@@ -44,6 +46,7 @@ PARTS = (
     (TRAINING, TRAINING),
 )
 PREFILL = ("prefill", "one-prefill", "batch-prefill", "reprefill", "forward")
+PLAIN = ("kernel", "collective")  # parts whose rows alone say how far a prediction may be off
 ALONE = ("one-prefill", "batch-prefill", "queued-prefill", "burst-prefill")  # prompts that run one by one
 
 
@@ -122,33 +125,133 @@ def place(r: Reading) -> dict[str, float]:
 
 def rows_basis_of(r: Reading) -> Basis:
     """Return what the rows near a reading say of its prediction, with their half-width."""
+    return _rows_basis(r, place(r))
+
+
+def _rows_basis(r: Reading, points: Mapping[str, Any]) -> Basis:
+    """Return what the rows near some points say of a prediction like a reading's."""
     about, kind, chip, on = where(r).values()
-    if about in ("kernel", "collective"):
-        return plain_rows_basis(about, chip, on, place(r))
+    if about in PLAIN:
+        return plain_rows_basis(about, chip, on, points)
     own = bare_chip(r)
-    return rows_basis(stack_of(r), own, r.mapping[3] or own.lnc_default, about, kind, place(r))
+    return rows_basis(stack_of(r), own, r.mapping[3] or own.lnc_default, about, kind, points)
 
 
-def basis_of(r: Reading) -> Basis:
-    """Return what a prediction of a reading rests on: the rows near it, and those that contradict it."""
-    found, (about, kind, chip, on) = rows_basis_of(r), where(r).values()
-    return found if found.word == "ideal" else contradicted(found, about, kind, chip, on, place(r))
+def _basis(r: Reading, points: Mapping[str, Any]) -> Basis:
+    """Return what a prediction like a reading's rests on at points: the rows near them, and those that contradict it.
+
+    A rate is slow where the time is long.
+    """
+    found, (about, kind, chip, on) = _rows_basis(r, points), where(r).values()
+    if is_rate(r.meaning) and found.tails is not None:
+        found = found._replace(tails=found.tails[::-1])
+    return found if np.all(found.word == "ideal") else contradicted(found, about, kind, chip, on, points)
+
+
+class Banded(NamedTuple):
+    """What the model gives for a reading, the ends of its 90 % interval, and what these rest on."""
+
+    value: float
+    low: float
+    high: float
+    word: str
+    reason: str
+
+
+Judged = Banded | UnreadableRowError
+Widths = tuple[float, float]  # below and above
 
 
 @lru_cache(maxsize=65536)
-def banded(r: Reading) -> tuple[float, float, float, str, str]:
-    """Return what the model gives, the ends of its 90 % interval, and what it rests on: a word and its reason."""
-    plain = predict(r)
-    if where(r)["part"] == TRAINING:
-        step = training(r)
-        ratio = float(step.high / step.time_s)
-        return plain, plain / ratio, plain * ratio, str(step.basis), str(step.basis_reason)
-    found = basis_of(r)
+def _room(r: Reading) -> list[Judged]:
+    """Return the place of what is known of a reading, which is empty until somebody asks."""
+    return []
 
-    def ask(e: Efficiencies) -> np.ndarray:
-        return np.asarray(predict(r, lambda _: e))
 
-    if is_rate(r.meaning) and found.tails is not None:  # slow where the time is long
-        found = found._replace(tails=found.tails[::-1])
-    below, above = found.sides if where(r)["part"] in ("kernel", "collective") else spread(found, stack_of(r), ask)
-    return plain, plain * float(np.exp(-below)), plain * float(np.exp(above)), str(found.word), str(found.reason)
+def banded(of: Iterable[Reading]) -> list[Judged]:
+    """Return the prediction of each reading with its interval and basis, or the reason why it has none.
+
+    Readings that are alike are asked together, and each reading once.
+    """
+    of = list(of)
+    rooms = {r: _room(r) for r in of}
+    values = predicted(r for r, room in rooms.items() if not room)
+    judged, others = dict[Reading, Judged](), dict[Reading, float]()
+    for r, value in values.items():
+        if isinstance(value, UnreadableRowError):
+            judged[r] = value
+        elif where(r)["part"] == TRAINING:
+            judged[r] = _trained(r, value)
+        else:
+            others[r] = value
+    for r, one in (judged | _banded(others)).items():
+        rooms[r][:] = [one]
+    return [rooms[r][0] for r in of]
+
+
+def _trained(r: Reading, value: float) -> Banded:
+    """Return the interval of a step of training, which knows its own."""
+    step = training(r)
+    ratio = float(step.high / step.time_s)
+    return Banded(value, value / ratio, value * ratio, str(step.basis), str(step.basis_reason))
+
+
+def _banded(values: Mapping[Reading, float]) -> dict[Reading, Judged]:
+    """Return the intervals of predictions: by the rows near them and, outside of these, by their stacks' ranges."""
+    bases = _bases(values)
+    widths: dict[Reading, Any] = {r: basis.sides for r, basis in bases.items()}
+    outside = [r for r, one in bases.items() if one.word == "extrapolated" and where(r)["part"] not in PLAIN]
+    for group in grouped(outside):
+        widths |= _ranged(group, values, bases)
+    return {r: _interval(values[r], bases[r], widths[r]) for r in values}
+
+
+def _interval(value: float, basis: Basis, widths: Widths | UnreadableRowError) -> Judged:
+    """Return a prediction with the ends that its half-widths below and above give."""
+    if isinstance(widths, UnreadableRowError):
+        return widths
+    below, above = widths
+    return Banded(value, value * math.exp(-below), value * math.exp(above), str(basis.word), str(basis.reason))
+
+
+def _bases(of: Iterable[Reading]) -> dict[Reading, Basis]:
+    """Return what the prediction of each reading rests on; readings of one ground are judged together."""
+    found: dict[Reading, Basis] = {}
+    for group in grouped(of, _ground):
+        places = [place(r) for r in group]
+        points = {axis: np.array([one[axis] for one in places]) for axis in places[0]}
+        basis = _basis(group[0], points)
+        columns = [np.broadcast_to(x, len(group)) for x in (basis.word, basis.reason, basis.width, *basis.sides)]
+        for r, word, reason, width, below, above in zip(group, *columns, strict=True):
+            found[r] = Basis(word, reason, width, (below, above))
+    return found
+
+
+def _ground(r: Reading) -> Hashable:
+    """Return what readings share that are judged by the same rows, on the same axes."""
+    about = (*where(r).values(), is_rate(r.meaning), *place(r))
+    return about if where(r)["part"] in PLAIN else (about, Same(stack_of(r)), Same(bare_chip(r)), r.mapping[3])
+
+
+def _ranged(
+    group: Sequence[Reading], values: Mapping[Reading, float], bases: Mapping[Reading, Basis]
+) -> dict[Reading, Widths | UnreadableRowError]:
+    """Return the half-widths of readings that are alike and outside of their rows; the reason where an end has none.
+
+    All ends of the stack's ranges are asked in one call. Where that gives some of them no figure, each is asked alone.
+    """
+    stack, middle = stack_of(group[0]), np.array([values[r] for r in group])
+    sides = (np.array([bases[r].sides[side] for r in group]) for side in range(2))
+    basis = Basis("extrapolated", "", 0.0, (next(sides), next(sides)))
+    below, above = spread(basis, stack, lambda e: middle if e is stack else together(group, lambda _: e), at_once=True)
+    widths = zip(below.tolist(), above.tolist(), strict=True)
+    return {r: one if np.all(np.isfinite(one)) else _alone(r, bases[r]) for r, one in zip(group, widths, strict=True)}
+
+
+def _alone(r: Reading, basis: Basis) -> Widths | UnreadableRowError:
+    """Return the half-widths of one reading, each end asked by itself; the reason for an end without a figure."""
+    try:
+        below, above = spread(basis, stack_of(r), lambda e: np.asarray(predict(r, lambda _: e)))
+    except UnreadableRowError as reason:
+        return UnreadableRowError(str(reason))
+    return float(below), float(above)

@@ -70,12 +70,12 @@ def _collective(r: Reading) -> Collective:
     return collective(kind, size, where, ranks=ranks, lnc=r.mapping[3], algorithm=algorithm).require_valid()
 
 
-def in_step_s(r: Reading, tune: Tune | None, kind: str, message_bytes: float, ranks: float) -> float:
-    """Return a message as a step of the reading's stack sends it."""
-    return float(collective(kind, message_bytes, machine(r), ranks=ranks, efficiencies=stack_of(r, tune)).time_s)
+def in_step_s(r: Reading, tune: Tune | None, kind: str, message_bytes: Any, ranks: float) -> Any:
+    """Return the time of a message as a step of the reading's stack sends it."""
+    return collective(kind, message_bytes, machine(r), ranks=ranks, efficiencies=stack_of(r, tune)).time_s
 
 
-def _in_step_s(r: Reading, tune: Tune | None) -> float:
+def _in_step_s(r: Reading, tune: Tune | None) -> Any:
     kind, ranks, size = message(r)
     return in_step_s(r, tune, kind, size, ranks)
 
@@ -109,7 +109,7 @@ def _chip_elements_per_s(r: Reading, tune: Tune | None) -> float:
     return _chip_rates(r, tune)[1] / (2 * r.precision.storage_bytes("activations"))
 
 
-PRIMITIVES: Mapping[str, Callable[[Reading, Tune | None], float]] = {
+PRIMITIVES: Mapping[str, Callable[[Reading, Tune | None], Any]] = {
     "kernel-time": _kernel(lambda answer: answer.time_s),
     "kernel-flop-rate": _kernel(lambda answer: answer.flop / answer.time_s),
     "kernel-mfu": _kernel_mfu,

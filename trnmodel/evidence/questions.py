@@ -1,18 +1,27 @@
-"""The one map from a question to the public call that answers it; what a rule calls a row is a name in this map."""
+"""The one map from a question to the public call that answers it; what a rule calls a row is a name in this map.
+
+Readings that differ in their sizes alone are asked in one call: their sizes are then arrays of one reading.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from trnmodel.arguments import Same
 from trnmodel.catalog.specs import Chip
+from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.trainers import trainer
 from trnmodel.evidence.primitives import PRIMITIVES, bare_chip, in_step_s
-from trnmodel.evidence.readings import Reading, Tune, joined, machine, stack_of
+from trnmodel.evidence.readings import TRAINING, Reading, Tune, joined, machine, stack_of
 from trnmodel.evidence.rows import UnreadableRowError
 from trnmodel.formulas import roofline
 from trnmodel.models.blocks import Phase
@@ -20,133 +29,147 @@ from trnmodel.models.transformer import Transformer, model
 from trnmodel.steps.inference import MemoryFit, Step, decode_step, memory_fit, prefill
 from trnmodel.steps.legal import reaching, running
 from trnmodel.steps.mapping import Mapping as Degrees
-from trnmodel.steps.rank import site
+from trnmodel.steps.rank import Site, site
 from trnmodel.training.step import PLACEMENT, TrainStep, train_step
 
 MICRO = (1, 2, 4, 8, 16, 32)  # sizes of a micro-batch that are tried
+SIZES = ("batch", "compiled_batch", "prompt", "input_tokens", "output_tokens", "context", "max_context")
 
 
-def _asked(r: Reading, tune: Tune | None, longest: float, phase: Phase) -> dict[str, Any]:
+def _asked(r: Reading, tune: Tune | None, longest: Any, phase: Phase) -> dict[str, Any]:
     """Return what every question of a reading is asked with: a run that was measured has been legal."""
-    where, chosen, at = machine(r), reaching(model(r.model), longest), r.degrees
-    stack = running(chosen, site(where, at.lnc), at, stack_of(r, tune), phase)
+    where, chosen, at = machine(r), reaching(model(r.model), float(np.max(longest))), r.degrees
+    stack = _running(Same(chosen), Same(site(where, at.lnc)), Same(at), Same(stack_of(r, tune)), phase)
     return {"model": chosen, "system": where, "mapping": at, "precision": r.precision, "efficiencies": stack}
 
 
+@lru_cache(maxsize=512)
+def _running(
+    model: Same[Transformer], at: Same[Site], mapping: Same[Degrees], stack: Same[Efficiencies], phase: Phase
+) -> Efficiencies:
+    """Return what `running` gives: the same object each time, as settings are saved by object."""
+    return running(model.it, at.it, mapping.it, stack.it, phase)
+
+
 def _decode(r: Reading, tune: Tune | None, breakdown: bool = False) -> Step:
-    if math.isnan(r.context):
+    if np.any(np.isnan(r.context)):
         raise UnreadableRowError("no context: neither lengths nor a compiled length")
-    slots = None if r.compiled_batch % 1 else r.compiled_batch  # a mean of sequences in flight is no compiled shape
+    slots = None if np.any(np.mod(r.compiled_batch, 1)) else r.compiled_batch  # a mean in flight is no compiled shape
     step: dict[str, Any] = {"batch": r.batch, "compiled_batch": slots, "context": r.context}
     step |= {"new_tokens": r.new_tokens} if r.new_tokens != 1 else {}
-    longest = max(r.max_context, r.context)
+    longest = np.maximum(r.max_context, r.context)
     asked = _asked(r, tune, longest, "decode")
-    return decode_step(**asked, **step, max_context=longest, breakdown=breakdown).require_valid()
+    return _possible(decode_step(**asked, **step, max_context=longest, breakdown=breakdown))
 
 
-def _prefill(r: Reading, tune: Tune | None, batch: float = 1.0, breakdown: bool = False) -> Step:
-    if math.isnan(r.prompt):
+def _prefill(r: Reading, tune: Tune | None, batch: Any = 1.0, breakdown: bool = False) -> Step:
+    if np.any(np.isnan(r.prompt)):
         raise UnreadableRowError("no input length, nor a compiled length")
-    longest = max(r.max_context, r.prompt)
+    longest = np.maximum(r.max_context, r.prompt)
     step: dict[str, Any] = {"batch": batch, "input_tokens": r.prompt, "max_context": longest, "breakdown": breakdown}
-    return prefill(**_asked(r, tune, longest, "prefill"), **step).require_valid()
+    return _possible(prefill(**_asked(r, tune, longest, "prefill"), **step))
 
 
-def _step_s(r: Reading, tune: Tune | None) -> float:
-    return float(_decode(r, tune).time_s)
+def _possible(step: Step) -> Step:
+    """Return a step, refused where its one point cannot exist; of many points these have no numbers."""
+    return step if np.ndim(step.reason_mask) else step.require_valid()
 
 
-def _prefill_s(r: Reading, tune: Tune | None) -> float:
-    return float(_prefill(r, tune, r.batch).time_s)
+def _step_s(r: Reading, tune: Tune | None) -> Any:
+    return _decode(r, tune).time_s
 
 
-def _one_prefill_s(r: Reading, tune: Tune | None) -> float:
-    return float(_prefill(r, tune).time_s)
+def _prefill_s(r: Reading, tune: Tune | None) -> Any:
+    return _prefill(r, tune, r.batch).time_s
 
 
-def _output(r: Reading) -> float:
-    if math.isnan(r.output_tokens) or r.output_tokens <= 0:
+def _one_prefill_s(r: Reading, tune: Tune | None) -> Any:
+    return _prefill(r, tune).time_s
+
+
+def _output(r: Reading) -> Any:
+    if not np.all(np.greater(r.output_tokens, 0)):
         raise UnreadableRowError("no output length")
     return r.output_tokens
 
 
-def _stalled_step_s(r: Reading, tune: Tune | None) -> float:
+def _stalled_step_s(r: Reading, tune: Tune | None) -> Any:
     """Return a decode step plus its part of the prefills of the other requests, one an output length, on one machine.
 
     In a closed loop of `waves` requests a slot, half of those that start together are not stalled by each other.
     """
     if ("prefill", "apart") in r.asked:
         return _step_s(r, tune)
-    share, steps = (1 - 1 / (2 * r.waves), max(_output(r) - 1, 1.0)) if r.waves else (1.0, _output(r))
-    return _step_s(r, tune) + share * max(r.batch - 1, 0.0) * _one_prefill_s(r, tune) / steps
+    share, steps = (1 - 1 / (2 * r.waves), np.maximum(_output(r) - 1, 1.0)) if r.waves else (1.0, _output(r))
+    return _step_s(r, tune) + share * np.maximum(r.batch - 1, 0.0) * _one_prefill_s(r, tune) / steps
 
 
-def _first_token_s(r: Reading, tune: Tune | None) -> float:
+def _first_token_s(r: Reading, tune: Tune | None) -> Any:
     """Return a prefill; in a closed loop also half the prefills of a first wave, and half a step."""
     if not r.waves:
         return _one_prefill_s(r, tune)
-    waiting = 1 + max(r.batch - 1, 0.0) / 2 / r.waves
+    waiting = 1 + np.maximum(r.batch - 1, 0.0) / 2 / r.waves
     return waiting * _one_prefill_s(r, tune) + _step_s(r, tune) / 2
 
 
-def _run_s(r: Reading, tune: Tune | None) -> float:
-    return _prefill_s(r, tune) + max(_output(r) - 1, 0) * _step_s(r, tune)
+def _run_s(r: Reading, tune: Tune | None) -> Any:
+    return _prefill_s(r, tune) + np.maximum(_output(r) - 1, 0) * _step_s(r, tune)
 
 
-def _batch_run_s(r: Reading, tune: Tune | None) -> float:
-    return r.batch * _one_prefill_s(r, tune) + max(_output(r) - 1, 0) * _step_s(r, tune)
+def _batch_run_s(r: Reading, tune: Tune | None) -> Any:
+    return r.batch * _one_prefill_s(r, tune) + np.maximum(_output(r) - 1, 0) * _step_s(r, tune)
 
 
-def _loaded_s(r: Reading, tune: Tune | None) -> float:
+def _loaded_s(r: Reading, tune: Tune | None) -> Any:
     steps = _output(r) - 1 if r.waves else _output(r)
     return _first_token_s(r, tune) + steps * _stalled_step_s(r, tune)
 
 
-def _served(r: Reading, tune: Tune | None) -> float:
+def _served(r: Reading, tune: Tune | None) -> Any:
     return r.mapping[2] * r.batch * _output(r) / _loaded_s(r, tune)
 
 
-def _total(r: Reading, tune: Tune | None) -> float:
+def _total(r: Reading, tune: Tune | None) -> Any:
     tokens = r.input_tokens + _output(r)
     return r.batch * tokens / _run_s(r, tune)
 
 
-def stored_bytes(r: Reading, batch: float, context: float, tune: Tune | None = None) -> MemoryFit:
+def stored_bytes(r: Reading, batch: Any, context: Any, tune: Tune | None = None) -> MemoryFit:
     """Return what a rank of a reading stores, by kind."""
     phase: Phase = "decode" if model(r.model).generates else "prefill"
     return memory_fit(**_asked(r, tune, context, phase), batch=batch, context=context)
 
 
-def _memory(kind: str) -> Callable[[Reading, Tune | None], float]:
-    def stored(r: Reading, tune: Tune | None) -> float:
-        return float(getattr(stored_bytes(r, r.batch, r.max_context, tune), kind))
+def _memory(kind: str) -> Callable[[Reading, Tune | None], Any]:
+    def stored(r: Reading, tune: Tune | None) -> Any:
+        return getattr(stored_bytes(r, r.batch, r.max_context, tune), kind)
 
     return stored
 
 
-def _mbu(r: Reading, tune: Tune | None) -> float:
+def _mbu(r: Reading, tune: Tune | None) -> Any:
     step = _decode(r, tune)
-    return float(step.moved_bytes_per_rank / step.time_s / site(machine(r), r.mapping[3]).hbm_bytes_per_s)
+    return step.moved_bytes_per_rank / step.time_s / site(machine(r), r.mapping[3]).hbm_bytes_per_s
 
 
-def _mfu(r: Reading, tune: Tune | None) -> float:
+def _mfu(r: Reading, tune: Tune | None) -> Any:
     step = _prefill(r, tune)
-    return float(step.work_flop_per_rank / step.time_s / site(machine(r), r.mapping[3]).peak(r.precision.compute))
+    return step.work_flop_per_rank / step.time_s / site(machine(r), r.mapping[3]).peak(r.precision.compute)
 
 
-def _operators_s(r: Reading, tune: Tune | None) -> float:
+def _operators_s(r: Reading, tune: Tune | None) -> Any:
     """Operators of one layer, each at the slower of its compute and its memory."""
     step = _decode(r, tune, True) if _decodes(r) else _prefill(r, tune, r.batch, True)
     parts = str(dict(r.asked)["parts"]).split("|")
     lines = [line for name, line in step.operators.items() if name.split(": ")[-1] in parts]
-    return float(sum(np.maximum(line.compute_s, line.memory_s) for line in lines)) / model(r.model).n_layers
+    return sum(np.maximum(line.compute_s, line.memory_s) for line in lines) / model(r.model).n_layers
 
 
 def _decodes(r: Reading) -> bool:
     return dict(r.asked)["phase"] == "decode"
 
 
-def _layer_all_reduce_s(r: Reading, tune: Tune | None) -> float:
+def _layer_all_reduce_s(r: Reading, tune: Tune | None) -> Any:
     tokens = r.batch * (1 if _decodes(r) else r.prompt)
     size = tokens * model(r.model).hidden_size * r.precision.storage_bytes("activations")
     return in_step_s(r, tune, "all_reduce", size, r.mapping[0])
@@ -165,6 +188,7 @@ def fastest_micro_batch(model: str | Transformer, where: str | System | Chip, at
     return MICRO[int(np.argmin(np.where(np.isnan(tried), np.inf, tried)))]
 
 
+@lru_cache(maxsize=1000)
 def training(r: Reading) -> TrainStep:
     """Return a step of training: where the row prints no micro-batch, the fastest of those that fit.
 
@@ -186,7 +210,7 @@ def training(r: Reading) -> TrainStep:
     return train_step(chosen, where, at, micro_batch=size, **ask).require_valid()
 
 
-QUESTIONS: Mapping[str, Callable[[Reading, Tune | None], float]] = {
+QUESTIONS: Mapping[str, Callable[[Reading, Tune | None], Any]] = {
     "decode-step": _step_s,
     "decode-throughput": lambda r, tune: r.batch / _step_s(r, tune),
     "decode-speed": lambda r, tune: 1 / _step_s(r, tune),
@@ -214,7 +238,7 @@ QUESTIONS: Mapping[str, Callable[[Reading, Tune | None], float]] = {
     "served-single": lambda r, tune: 2 * _output(r) / (_one_prefill_s(r, tune) + _output(r) * _step_s(r, tune)),
     "one-prefill": _one_prefill_s,
     "queued-prefill": _first_token_s,
-    "decode-read-bytes": lambda r, tune: float(_decode(r, tune).moved_bytes_per_rank),
+    "decode-read-bytes": lambda r, tune: _decode(r, tune).moved_bytes_per_rank,
     "decode-mbu": _mbu,
     "prefill-mfu": _mfu,
     "memory:total": _memory("total_bytes"),
@@ -238,12 +262,18 @@ QUESTIONS: Mapping[str, Callable[[Reading, Tune | None], float]] = {
 }
 
 
+def _answer(r: Reading, tune: Tune | None) -> Any:
+    """Return what the model gives for a reading, or for each of its sizes where these are arrays."""
+    value = QUESTIONS[r.meaning](r, tune)
+    if r.percentile == "99" and r.meaning.endswith(("step", "prefill", "token", "forward", "latency")):
+        value = value * stack_of(r, tune).p99_over_p50
+    return value
+
+
 def predict(r: Reading, tune: Tune | None = None) -> float:
     """Return what the model gives for a reading, in base units; raises UnreadableRowError with the reason for none."""
     try:
-        value = QUESTIONS[r.meaning](r, tune)
-        if r.percentile == "99" and r.meaning.endswith(("step", "prefill", "token", "forward", "latency")):
-            value = value * stack_of(r, tune).p99_over_p50
+        value = float(_answer(r, tune))
     except UnreadableRowError:
         raise
     except ValueError as error:
@@ -253,3 +283,55 @@ def predict(r: Reading, tune: Tune | None = None) -> float:
     if not value > 0:
         raise UnreadableRowError("the model gives nothing for what this row measures")
     return value
+
+
+def alike(r: Reading) -> Hashable:
+    """Return what readings share that one call answers: all that a prediction depends on but sizes.
+
+    Kernels, collectives and steps of training are asked one by one.
+    """
+    if r.meaning in PRIMITIVES or r.meaning.startswith(TRAINING):
+        return r
+    machine_of = r.where, r.stack, r.mapping, r.ep, r.moe_ep, r.machines
+    blank = tuple(math.isnan(getattr(r, name)) for name in SIZES)
+    asked = r.meaning, r.model, r.precision, r.percentile, r.asked, r.waves, r.new_tokens
+    return machine_of, asked, blank, r.compiled_batch % 1 > 0
+
+
+def grouped(of: Iterable[Reading], key: Callable[[Reading], Hashable] = alike) -> list[list[Reading]]:
+    """Return readings in groups of one key, each in the order in which they stand."""
+    groups: dict[Hashable, list[Reading]] = defaultdict(list)
+    for r in of:
+        groups[key(r)].append(r)
+    return list(groups.values())
+
+
+def together(group: Sequence[Reading], tune: Tune | None = None) -> NDArray:
+    """Return what the model gives for readings that are `alike`; NaN where it has no figure, for whatever reason.
+
+    Of a stack with arrays of values, which come before the readings, the answers have these dimensions too.
+    """
+    sizes: dict[str, Any] = {name: np.array([getattr(r, name) for r in group]) for name in SIZES}
+    try:
+        value = np.asarray(_answer(replace(group[0], **sizes), tune), dtype=float)
+    except ValueError:
+        return np.full(len(group), np.nan)
+    shape = np.broadcast_shapes(value.shape, (len(group),))
+    return np.broadcast_to(np.where(np.isfinite(value) & (value > 0), value, np.nan), shape)
+
+
+def predicted(of: Iterable[Reading], tune: Tune | None = None) -> dict[Reading, float | UnreadableRowError]:
+    """Return what `predict` gives for each reading, or the reason for none; those that are alike are asked together."""
+    found: dict[Reading, float | UnreadableRowError] = {}
+    for group in grouped(of):
+        values = together(group, tune).tolist() if len(group) > 1 else [math.nan]
+        found |= {r: _alone(r, tune) if math.isnan(x) else x for r, x in zip(group, values, strict=True)}
+    return found
+
+
+def _alone(r: Reading, tune: Tune | None) -> float | UnreadableRowError:
+    """Return what the model gives for a reading by itself, or the reason for none."""
+    try:
+        return predict(r, tune)
+    except UnreadableRowError as reason:
+        return UnreadableRowError(str(reason))  # without the frames that it was raised in

@@ -11,9 +11,10 @@ from typing import Any
 
 import msgspec
 
-from trnmodel.arguments import instance, shown
+from trnmodel.arguments import Same, instance, key_of, of_key, shown
 from trnmodel.catalog import load
 from trnmodel.catalog.load import DATA, read_csv
+from trnmodel.catalog.names import folded
 from trnmodel.catalog.specs import Chip, Precision, Spec
 from trnmodel.catalog.stacks import Efficiencies, efficiencies
 from trnmodel.catalog.systems import System, system, systems
@@ -28,6 +29,7 @@ from trnmodel.units import GB, GIB, HOUR, KB, KIB, MB, MIB, MINUTE, MS, NS, TFLO
 
 COUNTS = ("n_cores_used", "lnc", "batch", "input_len", "output_len", "seq_len", "tp", "pp", "dp")
 WHOLE = ("n_cores_used", "lnc", "tp", "pp", "dp")
+COUNTED = {name: re.compile(rf"^{name}[ =]*(?=\d)|(?<=\d) ?(ranks?|cores?|chips?)$", re.I) for name in COUNTS}  # "TP8"
 MOST = 2**40  # tokens, sequences or ranks of a row
 TIMES = {"s": 1.0, "sec": 1.0, "seconds": 1.0, "ms": MS, "us": US, "min": MINUTE, "h": HOUR, "hours": HOUR}
 PER = {"s": 1.0, "min": 1 / MINUTE, "h": 1 / HOUR}
@@ -142,7 +144,9 @@ def _degrees(tp: int, pp: int, dp: int, lnc: int | None, ep: int, moe_ep: int) -
 
 @lru_cache(maxsize=512)
 def _machine(where: str, hbm_bytes_per_s: float, layers: int) -> System | Chip:
-    for find in (load.chip, system):  # "trn2" alone states no size: it is the chip
+    for kind, find in (("chip", load.chip), ("system", system)):  # "trn2" alone states no size: it is the chip
+        if folded(where) not in load.ids_by_name(kind):
+            continue
         try:
             found: Any = find(where)
         except ValueError:
@@ -172,9 +176,14 @@ def joined(r: Reading, ranks: float) -> System | Chip:
 
 def stack_of(r: Reading, tune: Tune | None = None) -> Efficiencies:
     """Return the stack of a reading on its machine, changed where one asks for it."""
-    where = machine(r)
-    chosen = efficiencies(where if isinstance(where, Chip) else where.chip, r.stack or None)
+    chosen = _stack(Same(machine(r)), key_of(r.stack or None))
     return instance("tune", tune(chosen), Efficiencies, "a change of a stack") if tune else chosen
+
+
+@lru_cache(maxsize=512)
+def _stack(where: Same[System | Chip], stack: Any) -> Efficiencies:
+    """Return the stack of a machine by id or as an object; None is the machine's own."""
+    return efficiencies(where.it if isinstance(where.it, Chip) else where.it.chip, of_key(stack))
 
 
 @cache
@@ -205,7 +214,7 @@ def counts(row: Mapping[str, str]) -> dict[str, float]:
     """Return the numbers of a row's shapes, NaN for a blank cell; raise UnreadableRowError for any other text."""
     found = {}
     for name in COUNTS:
-        cell = re.sub(rf"^{name}[ =]*(?=\d)|(?<=\d) ?(ranks?|cores?|chips?)$", "", row[name], flags=re.I)  # "TP8"
+        cell = COUNTED[name].sub("", row[name]) if row[name] else ""
         found[name] = value = tokens(cell) if name.endswith("_len") else number(cell)
         whole = name not in WHOLE or value % 1 == 0
         if row[name] and not (1 <= value <= MOST and whole):
@@ -290,6 +299,7 @@ def _printed_precision(printed: str) -> Precision:
     return load.precision(next((preset for word, preset in names if word in text), "bf16"))
 
 
+@lru_cache(maxsize=512)
 def _precision(preset: str, printed: str) -> Precision:
     """Return what a rule says ("int8+int8" names the cache's dtype too), or what the row prints."""
     if not preset:
@@ -300,6 +310,7 @@ def _precision(preset: str, printed: str) -> Precision:
     return replace(load.precision(name), kv=kv) if kv else load.precision(name)
 
 
+@lru_cache(maxsize=512)
 def _where(instance: str) -> str:
     if "not stated" in instance.lower():
         return "not stated"
@@ -416,6 +427,7 @@ def _reading(row: Mapping[str, str], d: Decision, models: Mapping[str, Any] | No
     if d.question.startswith(TRAINING):
         n |= {"dp": _first(n["dp"], _replicas(n, _machine(where, 0, 0), machines)), "tp": _first(n["tp"], 1.0)}
     mapping = _mapping(n, number(say["replicas"]))
+    sizes = _batches(n, say, mapping[2]) | _lengths(n, say)
     return Reading(
         meaning=meaning,
         model=known,
@@ -435,6 +447,5 @@ def _reading(row: Mapping[str, str], d: Decision, models: Mapping[str, Any] | No
         new_tokens=_first(number(say["new_tokens"]), 1.0),
         moe_ep=int(_first(number(say["moe_ep"]), 1)),
         machines=machines,
-        **_batches(n, say, mapping[2]),
-        **_lengths(n, say),
+        **{name: math.nan if math.isnan(size) else size for name, size in sizes.items()},  # one NaN equals itself
     )

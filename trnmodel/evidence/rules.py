@@ -9,9 +9,11 @@ same rules.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, reduce
+from operator import and_, or_
 
 import msgspec
 
@@ -20,6 +22,7 @@ from trnmodel.evidence.rows import WIDE
 from trnmodel.evidence.words import plain, reachable, spelt
 
 MATCHED = ("kind", "source", "date", "instance", "workload", "phase", "precision", "metric", "shape", "note")
+OWN = ("shape", "note")  # cells that many rows have by themselves; what others say is saved by cell
 NAMED: Mapping[str, tuple[str, ...]] = {"kernel": ("kernel",), "collective": ("kind", "ranks", "message_")}
 ASIDE, PLAIN = "set-aside", "as asked"
 SHAPE = {"batch": "batch", "in": "input_len", "out": "output_len", "seq": "seq_len", "tp": "tp", "dp": "dp"}
@@ -96,11 +99,32 @@ def rules() -> tuple[Ready, ...]:
     return tuple(ready(rule) for rule in rows)
 
 
-@lru_cache(maxsize=256)
-def _of_kind(kind: str) -> tuple[Ready, ...]:
-    """Return the shipped rules that rows of a kind may match."""
-    first = MATCHED[0]
-    return tuple(one for one in rules() if all(name != first or pattern.search(kind) for name, pattern in one.patterns))
+@cache
+def _patterns(column: str) -> tuple[int, tuple[tuple[re.Pattern, int], ...]]:
+    """Return the patterns of a column with a bit for each rule that has it, and the bits of the rules without one."""
+    every, bits = 0, defaultdict[re.Pattern, int](int)
+    for place, one in enumerate(rules()):
+        pattern = dict(one.patterns).get(column)
+        if pattern is None:
+            every |= 1 << place
+        else:
+            bits[pattern] |= 1 << place
+    return every, tuple(bits.items())
+
+
+@lru_cache(maxsize=2**13)
+def _allowing(column: str, cell: str) -> int:
+    """Return a bit for each shipped rule that a cell of a column allows: its pattern matches, or it has none."""
+    every, patterns = _patterns(column)
+    return reduce(or_, (bits for pattern, bits in patterns if pattern.search(cell)), every)
+
+
+def _places(bits: int) -> Iterator[int]:
+    """Yield the places of the bits that are set, the lowest first."""
+    while bits:
+        lowest = bits & -bits
+        yield lowest.bit_length() - 1
+        bits ^= lowest
 
 
 def bare_name(workload: str) -> str:
@@ -113,16 +137,19 @@ def matched(row: Mapping[str, str]) -> list[tuple[Ready, dict[str, str]]]:
     cells = {name: row.get(name, "") for name in MATCHED} | {"date": row["date_or_sdk"]}
     cells["shape"] = "".join(f"{label}={row[name]};" for label, name in SHAPE.items())
     cells["workload"] = bare_name(row["workload"])
-    found = []
-    for one in _of_kind(cells[MATCHED[0]]):
-        groups: dict[str, str] = {}
-        for name, pattern in one.patterns:
-            if not (hit := pattern.search(cells[name])):
-                break
-            groups |= {group: value for group, value in hit.groupdict().items() if value}
-        else:
+    allowed = reduce(and_, (_allowing(name, cells[name]) for name in MATCHED if name not in OWN))
+    every, found = rules(), []
+    for one in (every[place] for place in _places(allowed)):
+        if all(pattern.search(cells[name]) for name, pattern in one.patterns if name in OWN):
+            groups = _groups(one, cells)
             found.append((one, groups | {name: value.format_map(groups) for name, value in one.arguments}))
     return found
+
+
+def _groups(rule: Ready, cells: Mapping[str, str]) -> dict[str, str]:
+    """Return what the named groups of a rule's patterns hold in the cells of a row that they match."""
+    hits = (pattern.search(cells[name]) for name, pattern in rule.patterns if pattern.groupindex)
+    return {group: value for hit in hits if hit for group, value in hit.groupdict().items() if value}
 
 
 def decide(row: Mapping[str, str]) -> Decision:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +15,10 @@ import numpy as np
 
 from trnmodel.arguments import refuse, shown
 from trnmodel.declared import Checked, declare
-from trnmodel.evidence.grounds import banded, where
+from trnmodel.evidence.grounds import Judged, banded, where
 from trnmodel.evidence.readings import Reading, reading
 from trnmodel.evidence.rows import MEASURED, UnreadableRowError, measure, published, read_table, text, texts
-from trnmodel.evidence.rules import decide
+from trnmodel.evidence.rules import Decision, decide
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 
@@ -64,24 +64,41 @@ def configuration(r: Reading, predicted: float) -> str:
     return hashlib.sha1(repr(question).encode()).hexdigest()[:12]
 
 
-def _judge(row: dict[str, str], models: Mapping[str, Any] | None) -> dict[str, Any]:
-    """One row's prediction beside its meaning, or the reason for none."""
-    d = decide(row)
-    blank: dict[str, Any] = dict.fromkeys(JUDGED, "") | {"use": d.use, "rules": " > ".join(d.rules), "weight": 0.0}
-    blank |= dict.fromkeys(("predicted", "error", "low", "high"), math.nan)
+def _judge(rows: Sequence[dict[str, str]], models: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    """Each row's prediction beside its meaning, or the reason for none."""
+    decisions = [decide(row) for row in rows]
+    read = [_read(row, models, d) for row, d in zip(rows, decisions, strict=True)]
+    judged = iter(banded(r for r, _ in read if isinstance(r, Reading)))
+    return [
+        _line(d, *one, next(judged) if isinstance(one[0], Reading) else one[0])
+        for d, one in zip(decisions, read, strict=True)
+    ]
+
+
+def _read(
+    row: dict[str, str], models: Mapping[str, Any] | None, d: Decision
+) -> tuple[Reading | UnreadableRowError, float]:
+    """Return a row's reading and its measured value, or the reason why it has no reading."""
     try:
-        r, measured = reading(row, models, d), measure(row)
-        *ends, word, why = banded(r)
-        value, low, high = (end / r.scale for end in ends)
+        return reading(row, models, d), measure(row)
     except UnreadableRowError as reason:
-        return blank | {"skipped": str(reason)}
-    return blank | {
+        return reason, math.nan
+
+
+def _line(d: Decision, r: Reading | UnreadableRowError, measured: float, judged: Judged) -> dict[str, Any]:
+    """Return what is written beside a row: its prediction and meaning, or the reason for none."""
+    line: dict[str, Any] = dict.fromkeys(JUDGED, "") | {"use": d.use, "rules": " > ".join(d.rules), "weight": 0.0}
+    line |= dict.fromkeys(("predicted", "error", "low", "high"), math.nan)
+    if isinstance(judged, UnreadableRowError) or isinstance(r, UnreadableRowError):
+        return line | {"skipped": str(judged)}
+    value, low, high = (end / r.scale for end in judged[:3])
+    return line | {
         "predicted": value,
         "error": value / measured - 1,
         "low": low,
         "high": high,
-        "basis": word,
-        "basis_reason": why,
+        "basis": judged.word,
+        "basis_reason": judged.reason,
         "meaning": r.meaning,
         "model": r.model_id,
         "chip": where(r)["chip"],
@@ -139,7 +156,7 @@ def validate(rows: pd.DataFrame | str | Path, models: Mapping[str, Any] | None =
 
     table, known = read_table(rows), read_models(models)
     cells = texts(table)
-    judged = pd.DataFrame([_judge(row, known) for row in cells], index=table.index, columns=JUDGED)
+    judged = pd.DataFrame(_judge(cells, known), index=table.index, columns=JUDGED)
     kept = table.drop(columns=[name for name in JUDGED if name in table.columns])
     if "id" not in table.columns:
         judged["id"] = [row["id"] for row in cells]

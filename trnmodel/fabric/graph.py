@@ -120,8 +120,7 @@ class Topology:
 
     def injection_by_medium(self) -> dict[str, Any]:
         """Return the rate at which the weakest chip can send over each medium, in B/s."""
-        media = dict.fromkeys(d["medium"] for chip in self.chips for d in self.wiring.graph[chip].values())
-        return {medium: self._scaled(injection, "world", medium) for medium in media}
+        return {medium: self._scaled(injection, "world", medium) for medium in self.wiring.media}
 
     @property
     def injection_bytes_per_s_per_dir(self) -> Any:

@@ -3,20 +3,28 @@
 Every link carries a number of lanes, or is one link of its torus axis or chip; what a lane or such a link carries is a
 rate of the system, and may be an array. Flows, cuts and hops are solved here, at rates that are numbers, and scaled by
 the caller: a changed rate solves nothing again.
+
+What a step asks of the layouts of the catalog stands in `data/systems/wirings.csv`, which `python -m trnlab.wirings`
+writes: their graphs are built where somebody asks for more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from operator import attrgetter
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trnmodel.arguments import choice, number, refuse
+from trnmodel.catalog import load
+from trnmodel.catalog.specs import Spec
 from trnmodel.catalog.systems import System
 from trnmodel.fabric import build, flow
 
@@ -29,14 +37,63 @@ SCOPES = ("world", "rack")
 PLACES = ("position", "tray", "rack")  # what tells the chips of a switched rack apart
 Route = tuple[int, int]  # chips that send on the way, and switches
 Ratios = tuple[float, ...]
+Asked = tuple[str, str, str, Ratios]  # what is asked, its scope, a medium or a routing, and ratios of the rates
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """A row of `data/systems/wirings.csv`: what the graph of a layout answers, as JSON."""
+
+    layout: str
+    systems: str
+    asked: str
+    scope: str
+    of: str
+    ratios: str
+    value: str
+
+
+def table_path() -> Any:
+    """Return the path of the table of answers."""
+    return load.DATA / "systems" / "wirings.csv"
+
+
+@cache
+def answers() -> dict[str, dict[Asked, Any]]:
+    """Return the answers that `data/` has of each layout, by the layout's digest."""
+    found: dict[str, dict[Asked, Any]] = {}
+    for row in load.read_csv(table_path(), Answer):
+        asked = row.asked, row.scope, row.of, tuple(map(float, row.ratios.split()))
+        found.setdefault(row.layout, {})[asked] = _frozen(json.loads(row.value))
+    return found
+
+
+def _frozen(value: Any) -> Any:
+    """Return lists in lists as tuples in tuples."""
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 @dataclass(frozen=True, eq=False)
 class Wiring:
-    """A graph at unit rates, and what is so whatever the rates are."""
+    """A graph at unit rates, and what is so whatever the rates are.
 
-    graph: Any
+    The graph is given, or that of a system, which is built when it is needed; `known` are answers that `data/` has.
+    """
+
+    source: Any
     large: bool = False
+    known: Mapping[Asked, Any] = field(default_factory=dict)
+    digest: str = ""
+
+    @cached_property
+    def graph(self) -> Any:
+        """The networkx graph of chips and switches."""
+        return build.build(self.source) if isinstance(self.source, System) else self.source
+
+    @cached_property
+    def media(self) -> tuple[str, ...]:
+        """Media of the links of chips, in the order in which they are wired."""
+        known: tuple[str, ...] | None = self.known.get(("media", "world", "", ()))
+        return known or tuple(dict.fromkeys(d["medium"] for chip in self.chips for d in self.graph[chip].values()))
 
     @cached_property
     def chips(self) -> list[str]:
@@ -66,6 +123,8 @@ class Wiring:
     @cached_property
     def place_routes(self) -> tuple[tuple[tuple[Route, ...], ...], ...]:
         """Routes between chips that differ in one alone: position in a tray, tray, rack."""
+        if known := self.known.get(("place_routes", "world", "", ())):
+            return known
         nodes = self.graph.nodes
         place = np.array([[nodes[chip][name] for name in PLACES] for chip in self.chips], dtype=object)
         differ = place[:, None] != place
@@ -75,6 +134,8 @@ class Wiring:
     def farthest_routes(self, scope: str) -> tuple[tuple[Route, ...], ...]:
         """Return the routes between the chips of a rack, or of the domain."""
         choice("scope", scope, SCOPES)
+        if known := self.known.get(("farthest_routes", scope, "", ())):
+            return known
         if not any(kind == "switch" for _, kind in self.graph.nodes(data="kind")):
             within = self.hops[:, self.racks == self.racks[0]] if scope == "rack" else self.hops
             return (((int(within[0].max()), 0),),)
@@ -129,6 +190,23 @@ class Layout:
     key: tuple
     system: System = field(compare=False, repr=False)
 
+    @property
+    def digest(self) -> str:
+        """Digest of all that shapes the graph."""
+        shaping = {name: _printed(getattr(self.system, name)) for name in LAYOUT}
+        return hashlib.sha256(json.dumps(shaping).encode()).hexdigest()[:16]
+
+
+def _printed(value: Any) -> Any:
+    """Return a value that shapes a graph as JSON has it: a part by its limits, numbers as floats."""
+    if isinstance(value, Spec):
+        return [value.id, *(_printed(getattr(value, name)) for name in ("switch_lanes", "switch_ports"))]
+    if hasattr(value, "items"):
+        return sorted((name, _printed(one)) for name, one in value.items())
+    if isinstance(value, tuple):
+        return [_printed(one) for one in value]
+    return value if value is None or isinstance(value, str) else repr(float(value))
+
 
 def wiring(system: System) -> Wiring:
     """Return the checked graph of a system at unit rates, built once for all systems of its layout."""
@@ -139,8 +217,9 @@ def wiring(system: System) -> Wiring:
 
 @lru_cache(maxsize=LAYOUTS)
 def _wired(layout: Layout) -> Wiring:
-    system = layout.system
-    return Wiring(build.build(system), system.fabric == "torus" and system.domain_chips > LARGEST_LP)
+    system, digest = layout.system, layout.digest
+    large, known = system.fabric == "torus" and system.domain_chips > LARGEST_LP, answers().get(digest, {})
+    return Wiring(system if known else build.build(system), large, known, digest)
 
 
 @lru_cache(maxsize=SOLVED)
@@ -153,6 +232,8 @@ def solved(wired: Wiring, ratios: Ratios, scope: str) -> flow.Flow:
 @lru_cache(maxsize=SOLVED)
 def pair(wired: Wiring, ratios: Ratios, scope: str, routing: str) -> float:
     """Return the rate of every ordered pair of chips at once by `routing`; of the slowest rack for scope "rack"."""
+    if known := wired.known.get(("pair", scope, routing, ratios)):
+        return float(known)
     if routing == "even":
         return min(map(flow.even_split, wired.scope(scope, ratios)))
     bound = solved(wired, ratios, scope)
@@ -168,6 +249,8 @@ def cut(wired: Wiring, ratios: Ratios, keys: tuple[str, ...]) -> float:
 @lru_cache(maxsize=SOLVED)
 def injection(wired: Wiring, ratios: Ratios, scope: str, medium: str) -> float:
     """Return what the weakest chip of the domain or of the first rack can send over a medium; "" is all media."""
+    if known := wired.known.get(("injection", scope, medium, ratios)):
+        return float(known)
     graph = wired.scope(scope, ratios)[0]
     links = ([d for d in graph[chip].values() if medium in ("", d["medium"])] for chip in flow.chip_nodes(graph))
     return min(float(sum(data["bytes_per_s_per_dir"] for data in of_chip)) for of_chip in links)

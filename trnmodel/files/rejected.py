@@ -13,7 +13,8 @@ from trnmodel.files.scenarios import Scenario
 from trnmodel.search.choice import Choice, chosen
 from trnmodel.search.grid import Point, Question
 from trnmodel.search.pairs import Pair
-from trnmodel.search.plan import Plan, candidates, lacking, questions_of
+from trnmodel.search.plan import Plan
+from trnmodel.search.single import candidates, lacking, questions_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -120,6 +120,40 @@ def waiting_s(utilisation: Numeric, service_s: Numeric, quantile: Numeric) -> ND
     return np.where(busy > late, service_s / (2 * (1 - busy)) * np.log(busy / late), 0.0)
 
 
+def mean_waiting_s(utilisation: Numeric, service_s: Numeric) -> NDArray:
+    r"""Mean wait for a server of fixed service time and random arrivals.
+
+    .. math:: W = \frac{\rho\,s}{2 (1 - \rho)}
+
+    Parameters
+    ----------
+    utilisation : numeric
+        Share of the time in which the server is busy, rho; from 1 on the wait has no end. [-]
+    service_s : numeric
+        Service time, s. [s]
+
+    Returns
+    -------
+    waiting_s : numeric
+        Mean wait of all requests, W. [s]
+
+    Notes
+    -----
+    Assumes: Poisson arrivals (M/D/1).
+
+    References
+    ----------
+    .. [1] L. Kleinrock, Queueing Systems, vol. 1, 1975, chap. 5 (Pollaczek-Khinchin mean).
+
+    Examples
+    --------
+    >>> float(mean_waiting_s(0.5, 1.0)), float(mean_waiting_s(0.0, 1.0))
+    (0.5, 0.0)
+    """
+    busy = np.minimum(utilisation, 1 - np.finfo(float).eps)
+    return busy * service_s / (2 * (1 - busy))
+
+
 def free_yield(utilisation: Numeric, yielded: Numeric) -> NDArray:
     r"""Tokens that a decode step is worth while prefills of other requests take their share of the machine.
 

@@ -27,6 +27,7 @@ from trnmodel.result import Basis, Grounded
 if TYPE_CHECKING:
     import pandas as pd
 
+COUNTED = "llama-3-h100"  # the fleet whose interruptions were published by cause
 LOSSES = ("spare", "waiting", "writing", "redone", "restarting", "slowed")
 
 
@@ -373,17 +374,52 @@ def replica_availability(
     >>> bool(0.99 < one < replica_availability("trn3-nl72x2-pcie160", 8, replicas=9, needed=8) < 1)
     True
     """
-    spec, those = read_system(system), read_fleet(fleet)
-    size = numbers("chips", chips, 1, MOST_CHIPS, whole=True)
     count = numbers("replicas", replicas, 1, whole=True)
     least = count if needed is None else numbers("needed", needed, 1, whole=True)
     if np.any(least > count):
         refuse("needed", needed, f"allowed are whole numbers up to replicas={shown(replicas)}")
+    down = sum(replica_downtime(system, chips, swap=swap, fleet=fleet).values())
+    return 1 - spares.more_out(count, count - least, spares.out_share(1.0, down))
+
+
+def replica_downtime(
+    system: str | System, chips: ArrayLike, *, swap: str = "hot", fleet: str | Fleet = "borrowed"
+) -> dict[str, NDArray]:
+    """Return how long a serving replica is out for each second that it works, by cause.
+
+    Parameters
+    ----------
+    system : str or System
+        System whose scale-up domain holds the replica. [-]
+    chips : numeric
+        Chips of the replica; it needs all of them. [-]
+    swap, fleet : str, str or Fleet
+        As of `replica_availability`. [-]
+
+    Returns
+    -------
+    downtime : dict
+        Seconds out for each second of work: of the parts that the fleet names ("chip", "host", "network", "software"),
+        and of the "links and switches" of the scale-up domain. [-]
+
+    Notes
+    -----
+    The parts share the interruptions of a chip as the fleet counted them, or as `llama-3-h100` did where it did not. An
+    interruption with a repair takes the time of a swap or of a repair, the others take `fleet.restart_s`.
+
+    Examples
+    --------
+    >>> list(replica_downtime("trn3-nl72x2-pcie160", 8))
+    ['chip', 'host', 'network', 'software', 'links and switches']
+    """
+    spec, those = read_system(system), read_fleet(fleet)
+    size = numbers("chips", chips, 1, MOST_CHIPS, whole=True)
     unit = redundancy.failure_domain_chips(spec, swap)
     reach = np.ceil(size / unit) * unit if choice("swap", swap, SWAPS) == "drain" else size
-    net = _fabric(spec, those, swap, reach)
-    own, mended = reach * those.interruptions_per_chip_s, those.repaired_share
+    net, mended = _fabric(spec, those, swap, reach), those.repaired_share
     away = those.swap_s if swap == "hot" else those.repair_s
-    down = own * (mended * away + (1 - mended) * those.restart_s) + net.out * away + net.per_s * those.restart_s
-    gone = spares.out_share(1.0, down)
-    return 1 - spares.more_out(count, count - least, gone)
+    own = reach * those.interruptions_per_chip_s * (mended * away + (1 - mended) * those.restart_s)
+    causes = those.causes or read_fleet(COUNTED).causes
+    return {part: own * share for part, share in causes.items()} | {
+        "links and switches": net.out * away + net.per_s * those.restart_s
+    }

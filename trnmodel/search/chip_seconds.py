@@ -23,8 +23,8 @@ from trnmodel.quantities import quantity
 from trnmodel.result import Basis, Judged, reason_mask
 from trnmodel.search.choice import Choice
 from trnmodel.search.grid import computes
-from trnmodel.search.plan import PRECISIONS, best_choice
 from trnmodel.search.sensitivity import common_draws
+from trnmodel.search.single import PRECISIONS, best_choice
 from trnmodel.serving.account import TOO_LATE, TOO_SLOW, draw_widths
 from trnmodel.steps.request import Request
 from trnmodel.units import format_digits, format_figure, format_within
@@ -233,10 +233,10 @@ class TokenCost(Judged):
     def common_usd_per_h(self) -> NDArray:
         """Return the price of a chip-hour in each of the common draws, between the lowest and the highest in force."""
         if self.owned:
-            return _owner_draws(Same(self.owned))
+            return owner_draws(Same(self.owned))
         ends = self._price_ends()
         drawn = common_draws(ends) if ends else {}
-        return np.broadcast_to(np.asarray(drawn.get(_price_of(self.system), self.usd_per_chip_h)), DRAWS)
+        return np.broadcast_to(np.asarray(drawn.get(price_of(self.system), self.usd_per_chip_h)), DRAWS)
 
     def causes(self) -> tuple[str, str]:
         """Return the names of what is drawn of its software: of its decode steps, and of its prompts."""
@@ -257,7 +257,7 @@ class TokenCost(Judged):
     def _price_ends(self) -> dict[str, Any]:
         """Return the lowest price in force, the price and the highest, by name; nothing where they are one."""
         ends = self.rent.open_ranges.get("usd_per_chip_h")
-        return {_price_of(self.system): (ends[0], self.usd_per_chip_h, ends[1])} if ends else {}
+        return {price_of(self.system): (ends[0], self.usd_per_chip_h, ends[1])} if ends else {}
 
     def drawn_chip_s(self, drawn: Mapping[str, Any], phase: str = "generated") -> NDArray:
         """Chip-seconds of a token in each draw; NaN where the promises do not hold."""
@@ -278,7 +278,7 @@ class TokenCost(Judged):
     def drawn_usd_per_mtoken(self, drawn: Mapping[str, Any], phase: str = "generated") -> NDArray:
         """Its cost in each draw of what is `uncertain`."""
         known = instance("drawn", drawn, Mapping, "a mapping of what is uncertain to its draws")
-        name = _price_of(self.system)
+        name = price_of(self.system)
         own = numbers(f"drawn[{name!r}]", known.get(name, self.usd_per_chip_h), unknown=True)
         price = self.owned.drawn_usd_per_h(drawn) if self.owned else own
         return usd_per_mtoken(price, 1.0) * self.drawn_chip_s(drawn, phase)
@@ -311,13 +311,13 @@ def uncertain(lines: Iterable[TokenCost]) -> tuple[dict[str, Any], dict[str, str
     return inputs, dict.fromkeys((name for one in some for name in one.causes() if name in inputs), "uniform")
 
 
-def _price_of(spec: System) -> str:
+def price_of(spec: System) -> str:
     """Return the name under which the price of a system is drawn."""
     return f"{spec.id}: USD a chip-hour"
 
 
 @lru_cache(maxsize=256)
-def _owner_draws(owned: Same[Cost]) -> NDArray:
+def owner_draws(owned: Same[Cost]) -> NDArray:
     """Return an owner's useful hour in each of the common draws of all that is uncertain of it [USD/h]."""
     inputs = owned.it.uncertain()
     return np.broadcast_to(owned.it.drawn_usd_per_h(common_draws(inputs)), DRAWS)

@@ -17,6 +17,7 @@ from trnmodel.catalog.options import Option
 from trnmodel.catalog.specs import Precision
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
+from trnmodel.models.quality import Quality, quality
 from trnmodel.power.energy import RequestEnergy, of_request
 from trnmodel.result import Basis, Judged, reason_mask
 from trnmodel.search.grid import Point, Question, Steps
@@ -28,6 +29,7 @@ from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.ground import joint_basis
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
+from trnmodel.steps.support import Support, support
 
 
 def column(q: Question, mapping: Degrees) -> Column:
@@ -164,11 +166,22 @@ class Choice(Judged):
 
     @property
     def mapping(self) -> str:
-        """Precision, degrees, batch and software option in words."""
+        """Precision, degrees, batch and software option in words; of a chip with NeuronCores also the LNC."""
         more = {"EP": self.ep, "PP": self.pp, "CP": self.cp}
         degrees = "".join(f" x {name} {x:g}" for name, x in more.items() if x > 1)
         option = f", {self.option.name}" if self.option.id != self.stack.id else ""
-        return f"{self.precision}, TP {self.tp:g}{degrees}, LNC {self.lnc}, batch {self.batch:g}{option}"
+        core = f", LNC {self.lnc}" if self.system.chip.core else ""
+        return f"{self.precision}, TP {self.tp:g}{degrees}{core}, batch {self.batch:g}{option}"
+
+    @property
+    def support(self) -> Support:
+        """What documents say of the model on its software."""
+        return support(self.question.model, self.system, self.option)
+
+    @property
+    def quality(self) -> Quality:
+        """What its number formats lose of the model's score."""
+        return quality(self.question.model, self.dtypes)
 
     @cached_property
     def column(self) -> Column:

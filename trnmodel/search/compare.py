@@ -11,20 +11,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import TINY, number, numbers, refuse
+from trnmodel.arguments import TINY, choice, number, numbers, refuse
+from trnmodel.catalog.prices import Owner
+from trnmodel.catalog.rents import PRICINGS
 from trnmodel.catalog.specs import Precision
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import find as find_system
-from trnmodel.declared import MODEL, PRECISION, SEVERAL, STACK, SYSTEM, Checked, Numbers, Object, declare
+from trnmodel.declared import MODEL, PRECISION, SEVERAL, STACK, SYSTEM, Checked, Named, Numbers, Object, Word, declare
 from trnmodel.draws import range_of
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.quantities import quantity
-from trnmodel.result import Card
-from trnmodel.search import plan as planner
+from trnmodel.result import Card, tidy
+from trnmodel.search import single as planner
 from trnmodel.search.choice import Choice
 from trnmodel.search.grid import Question, grid
+from trnmodel.search.price_ties import PricesAsked, price_tie, ties_in_words
 from trnmodel.serving.account import Times, made_per_chip, planned_requests_per_s
 from trnmodel.steps.request import Request, one_request
 from trnmodel.units import counted, format_digits
@@ -88,6 +91,9 @@ class Flip(NamedTuple):
     precision=PRECISION,
     efficiencies=STACK,
     baseline=SYSTEM,
+    pricing=Word(PRICINGS),
+    region=Checked("a region or seller that a published price names", {"type": "string"}),
+    owner=Named("an owner"),
 )
 def compare(
     model: str | Transformer,
@@ -98,6 +104,9 @@ def compare(
     precision: str | Precision | None = None,
     efficiencies: str | Efficiencies | None = None,
     baseline: str | System | None = None,
+    pricing: str = "capacity-block",
+    region: str | None = None,
+    owner: str | Owner = "hyperscaler",
 ) -> Comparison:
     """Return the best deployment of each system for one request, side by side in common draws.
 
@@ -115,12 +124,16 @@ def compare(
         As in `plan`. [-]
     baseline : str or System, optional
         System that the others are compared with; default the leader at each speed. [-]
+    pricing, region : str
+        How and where chips are rented, as in `tm.rent`, where prices at which systems tie are asked for. [-]
+    owner : str or Owner
+        Who owns chips there, as in `tm.tco`. [-]
 
     Returns
     -------
     comparison : Comparison
-        `.lines`, `.leader`, `.leads`, `.ties`, `.difference(a, b)`, `.flips`; `.to_frame()` has a row for each system
-        and speed.
+        `.lines`, `.leader`, `.leads`, `.ties`, `.difference(a, b)`, `.flips`, `.break_even()`; `.to_frame()` has a row
+        for each system and speed.
 
     Raises
     ------
@@ -131,8 +144,8 @@ def compare(
     -----
     Each answer is that of `plan` on this system. What nobody knows of the software is drawn a thousand times. Systems
     with the same software and chip have the same draws, so that their difference is known better than either value.
-    Systems within 1 % of each other tie. Flips are looked for from 1 token/s per user up. No price matters: a system
-    without one has its place.
+    Systems within 1 % of each other tie. Flips are looked for from 1 token/s per user up. No price decides who leads:
+    a system without one has its place. `.break_even()` says at which prices the order of the dollars would turn.
 
     Examples
     --------
@@ -159,7 +172,8 @@ def compare(
         lines += planner.ordered([c for c in some if c is not None])
     fitting = {c.system.id for c in lines}
     refused = {one.id: planner.why_none(questions[one.id], one) for one in specs if one.id not in fitting}
-    return Comparison(own, asked, tuple(several), tuple(lines), refused, base, questions)
+    prices = PricesAsked(pricing, region, owner).checked()
+    return Comparison(own, asked, tuple(several), tuple(lines), refused, base, questions, prices)
 
 
 def _each_once(speeds: Any) -> list[float]:
@@ -231,6 +245,7 @@ class Comparison(Card):
     refused: Mapping[str, str]
     baseline: str | None
     questions: Mapping[str, list[Question]]
+    prices: PricesAsked
 
     def at(self, speed: float | None = None) -> list[Choice]:
         """Return the choices at one of the speeds, the best first; without a speed at the only one."""
@@ -258,7 +273,7 @@ class Comparison(Card):
     @cached_property
     def leads(self) -> dict[float | None, Lead]:
         """Shares of the draws in which each system leads, at each speed."""
-        return {speed: _lead({c.system.id: c.drawn[MADE] for c in self.at(speed)}) for speed in self.speeds}
+        return {speed: lead_of({c.system.id: c.drawn[MADE] for c in self.at(speed)}) for speed in self.speeds}
 
     def difference(self, a: str | System, b: str | System, speed: float | None = None) -> Difference:
         """Return how much more the system `a` makes than `b` at one of the speeds, as a share of what `b` makes."""
@@ -313,7 +328,7 @@ class Comparison(Card):
             lines += self._described(speed)
         lines += flips_in_words(self.flips)
         if len(self.questions) > 1 and not self.flips:
-            lines.append("the order of the leader and the others flips at no speed")
+            lines.append("no promised speed changes the order of the leader and the others")
         return [*lines, *(f"{name}: {why}" for name, why in self.refused.items())]
 
     def _described(self, speed: float | None) -> list[str]:
@@ -330,8 +345,55 @@ class Comparison(Card):
             lines.append(f"  ties within 1 %: {', '.join(self.ties[speed])}")
         base = self.compared_with(speed)
         rest = [c for c in some if c is not first]
-        lines += [f"  {c.system.id}: {_answer(c)}{_against(c, base)}" for c in rest[:NAMED]]
+        for c in rest[:NAMED]:
+            lines += [f"  {c.system.id}: {_answer(c)}{_against(c, base)}"]
+            lines += [f"    {line}" for line in self._tied(c, base)]
         return lines + [f"  {len(rest) - NAMED} more systems"] * (len(rest) > NAMED)
+
+    def _tied(self, c: Choice, base: Choice | None) -> list[str]:
+        """Return at which prices a choice ties with the one that it is compared with, in words."""
+        if base is None or base is c or not (c.valid and base.valid):
+            return []
+        return ties_in_words(price_tie(c, base, self.prices))
+
+    def break_even(
+        self,
+        speed: float | None = None,
+        *,
+        pricing: str | None = None,
+        region: str | None = None,
+        owner: str | Owner | None = None,
+    ) -> pd.DataFrame:
+        """Return the prices of a chip-hour, and of a chip or server, at which systems tie, rented and owned.
+
+        Parameters
+        ----------
+        speed : float, optional
+            One of the speeds; default all of them. [token/s]
+        pricing, region : str, optional
+            How and where chips are rented, as in `tm.rent`; default as the comparison has it. [-]
+        owner : str or Owner, optional
+            Who owns, as in `tm.tco`; default as the comparison has it. [-]
+
+        Returns
+        -------
+        table : pandas.DataFrame
+            A row for each speed and each system beside the baseline, else the leader, which is `against`:
+            break_even_usd_per_chip_h of the system at the published price of the other one, and against_usd_per_chip_h
+            of the other one at the system's; owned_break_even_usd_per_h; break_even_usd of a `part`, "chip_usd" or
+            "server_usd" (over its chips); each with `_low` and `_high` over the common draws, beside what is published
+            or assumed.
+        """
+        if pricing is not None:
+            choice("pricing", pricing, PRICINGS)
+        changes: dict[str, Any] = {"pricing": pricing, "region": region, "owner": owner}
+        prices = self.prices._replace(**{name: value for name, value in changes.items() if value is not None})
+        rows = []
+        for one in self.speeds if speed is None else [speed]:
+            base = self.compared_with(one)
+            beside = [c for c in self.at(one) if base is not None and c is not base]
+            rows += [price_tie(c, base, prices.checked())._asdict() for c in beside if base is not None]
+        return tidy(rows)
 
     def to_frame(self, bands: bool = False) -> pd.DataFrame:
         """Return a row for each speed and system, the best of a speed first, then systems that the model does not fit.
@@ -371,7 +433,7 @@ def _turns(ahead: NDArray, speeds: NDArray) -> list[tuple[float, float, int]]:
     return [(float(speeds[i]), float(speeds[j]), int(ahead[i])) for i, j in turns]
 
 
-def _lead(drawn: Mapping[str, NDArray]) -> Lead:
+def lead_of(drawn: Mapping[str, NDArray]) -> Lead:
     """Return the shares of the draws in which each system leads, from what each makes in them."""
     if not drawn:
         return Lead({}, {}, 0.0, 1.0)
@@ -390,19 +452,30 @@ def _lead(drawn: Mapping[str, NDArray]) -> Lead:
 
 def _difference(first: Choice, second: Choice) -> Difference:
     """Return how much more one choice makes than another."""
-    a, b = first.drawn[MADE], second.drawn[MADE]
-    one, other = np.isfinite(a), np.isfinite(b)
-    shares = (one & other, one & ~other, ~one & other, ~one & ~other)
-    value = first.tokens_per_s_per_chip / second.tokens_per_s_per_chip - 1
-    return Difference(float(value), *range_of(a / b - 1), *(float(np.mean(x)) for x in shares))
+    values = (first.tokens_per_s_per_chip, first.drawn[MADE]), (second.tokens_per_s_per_chip, second.drawn[MADE])
+    return difference_of(*values)
 
 
-def _percent(share: float, sign: str = "") -> str:
+def difference_of(first: tuple[float, NDArray], second: tuple[float, NDArray]) -> Difference:
+    """Return how much more one figure is than another, each as predicted and in each of the common draws.
+
+    Examples
+    --------
+    >>> difference_of((3.0, np.array([2.0, 4.0, np.nan])), (2.0, np.array([2.0, 2.0, 2.0])))[:4]
+    (0.5, 0.0, 1.0, 0.6666666666666666)
+    """
+    (value, a), (other, b) = first, second
+    one, two = np.isfinite(a), np.isfinite(b)
+    shares = (one & two, one & ~two, ~one & two, ~one & ~two)
+    return Difference(float(value / other - 1), *range_of(a / b - 1), *(float(np.mean(x)) for x in shares))
+
+
+def percent(share: float, sign: str = "") -> str:
     """Return a share or a signed difference in per cent, in words.
 
     Examples
     --------
-    >>> _percent(0.004), _percent(0.63), _percent(0.999), _percent(1.0), _percent(-0.17, "+"), _percent(14.0, "+")
+    >>> percent(0.004), percent(0.63), percent(0.999), percent(1.0), percent(-0.17, "+"), percent(14.0, "+")
     ('under 1 %', '63 %', 'over 99 %', '100 %', '-17 %', '15 times')
     """
     if not sign and 0 < share < 0.01:
@@ -416,9 +489,7 @@ def _answer(c: Choice) -> str:
     """Return what a choice makes per paid chip with its band and chance, or how near it comes to the promise."""
     name = MADE if c.valid else "tokens_per_s_per_user"
     words = c.in_words(name, quantity(name).unit, str(c.basis))
-    return (
-        f"{'' if c.valid else c.reason + ', at most '}{words}, the promise holds in {_percent(c.chance)} of the draws"
-    )
+    return f"{'' if c.valid else c.reason + ', at most '}{words}, the promise holds in {percent(c.chance)} of the draws"
 
 
 def _against(c: Choice, base: Choice | None) -> str:
@@ -430,44 +501,56 @@ def _against(c: Choice, base: Choice | None) -> str:
         return f"; never both with {base.system.id}"
     if max(abs(gap.low), abs(gap.high)) <= planner.TIED:
         return f"; the same as {base.system.id} within 1 %"
-    ends = f"{_percent(gap.low, '+')} to {_percent(gap.high, '+')} where both keep the promise"
-    middle = f"{_percent(gap.value, '+')} against {base.system.id}: " if np.isfinite(gap.value) else ""
-    only = f"; in {_percent(gap.only_first + gap.only_second)} of the draws only one does"
+    ends = f"{percent(gap.low, '+')} to {percent(gap.high, '+')} where both keep the promise"
+    middle = f"{percent(gap.value, '+')} against {base.system.id}: " if np.isfinite(gap.value) else ""
+    only = f"; in {percent(gap.only_first + gap.only_second)} of the draws only one does"
     return f"; {middle}{ends}{only if gap.only_first + gap.only_second else ''}"
 
 
 def _sure(lead: Lead, ids: Iterable[str]) -> str:
     """Return the shares of the draws in words, those of the systems that ever lead first."""
-    alone = [f"{name} leads alone in {_percent(lead.alone[name])}" for name in ids if lead.alone[name]][:NAMED]
-    tied = [f"several tie in {_percent(lead.tied)}"] if lead.tied else []
-    return ", ".join([*alone, *tied, f"none keeps the promise in {_percent(lead.none)}"])
+    alone = [f"{name} leads alone in {percent(lead.alone[name])}" for name in ids if lead.alone[name]][:NAMED]
+    tied = [f"several tie in {percent(lead.tied)}"] if lead.tied else []
+    return ", ".join([*alone, *tied, f"none keeps the promise in {percent(lead.none)}"])
 
 
 def flips_in_words(flips: Iterable[Flip]) -> list[str]:
-    """Return at which speeds an order flips, in words: systems that are passed at the same speed on one line.
+    """Return at which speeds an order flips, in words and in order of speed.
+
+    Systems that are passed at the same speed share a line, and so do those that pass.
 
     Examples
     --------
-    >>> flips_in_words([Flip(31.24, "trn2.48xlarge", "hgx-h100", False)])
-    ['below 31.2 tokens/s per user trn2.48xlarge is ahead of hgx-h100; above it behind']
+    >>> for line in flips_in_words([Flip(31.24, "trn2", "h100", False), Flip(125.0, "h100", "trn2", False)]):
+    ...     print(line)
+    below 31.2 tokens/s per user trn2 makes more per chip than h100, and above it h100 makes more than trn2
+    above 125 tokens/s per user trn2 makes more per chip than h100 again
     >>> flips_in_words([Flip(31.24, "a", "b", True), Flip(31.24, "c", "b", True)])
-    ['below 31.2 tokens/s per user a and c are ahead of b; above it only b keeps the promise']
+    ['below 31.2 tokens/s per user a and c make more per chip than b, and above it only b keeps the promise']
     """
     groups: dict[tuple[str, str, str, bool], list[Flip]] = {}
-    each = list(flips)
+    each = sorted(flips)
     for one in each:
         speed = format_digits(one.tokens_per_s_per_user, 3)
         rivals = [flip.below for flip in each if flip.below == one.below]
         same = ("below", one.below) if len(rivals) > 1 else ("above", one.above)
         groups.setdefault((speed, *same, one.alone), []).append(one)
-    lines = []
-    for (speed, end, _, alone), some in groups.items():
+    lines, passed = list[str](), set[frozenset[str]]()
+    for (speed, _, _, alone), some in groups.items():
         below, above = _names([flip.below for flip in some]), _names([flip.above for flip in some])
-        verb = "are" if end == "above" and len(some) > 1 else "is"
-        after = f"only {above} {'keeps' if end == 'above' or len(some) == 1 else 'keep'} the promise"
-        lines.append(
-            f"below {speed} tokens/s per user {below} {verb} ahead of {above}; above it {after if alone else 'behind'}"
-        )
+        slow, fast = len({flip.below for flip in some}) > 1, len({flip.above for flip in some}) > 1
+        pairs = {frozenset((flip.below, flip.above)) for flip in some}
+        if alone:
+            after = f"only {above} {'keep' if fast else 'keeps'} the promise"
+        else:
+            after = f"{above} {'make' if fast else 'makes'} more than {below}"
+        if pairs <= passed:
+            again = after if alone else f"{after.replace(' more than', ' more per chip than')} again"
+            lines.append(f"above {speed} tokens/s per user {again}")
+        else:
+            more = f"{below} {'make' if slow else 'makes'} more per chip than {above}"
+            lines.append(f"below {speed} tokens/s per user {more}, and above it {after}")
+        passed |= pairs
     return lines
 
 

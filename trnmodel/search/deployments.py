@@ -145,8 +145,8 @@ def split_phases(
         if not computes(system, d.precision):
             continue
         tp = tensor_degrees(system)
-        found = disaggregate(d.model, system, Degrees(tp=tp), d.system, d.mapping, **ask)
-        table = found.to_frame().assign(prefill_system=system, prefill_tp=tp)
+        apart = disaggregate(d.model, system, Degrees(tp=tp), d.system, d.mapping, **ask)
+        table = apart.to_frame().assign(prefill_system=system, prefill_tp=tp)
         rows.append(table[table.valid].nlargest(1, "tokens_per_s_per_chip"))
     if not rows:
         refuse("prefill_systems", prefill_systems, f"none of their chips computes in {d.precision}")
@@ -164,8 +164,8 @@ def ratios(
     output_tokens: Iterable[float],
 ) -> pd.DataFrame:
     """`split_phases` over the length of the answers, below each other with `output_tokens`."""
-    asked = {
+    tables = {
         tokens: split_phases(d, prefill_systems, batch, input_tokens, tokens)
         for tokens in np.ravel(numbers("output_tokens", output_tokens, 1))
     }
-    return stacked(asked, "output_tokens")
+    return stacked(tables, "output_tokens")

@@ -127,11 +127,11 @@ def frontiers(
     """
     import pandas as pd
 
-    asked, rows, precisions = one_request("request", request), [], listed("precisions", precisions)
+    wanted, rows, precisions = one_request("request", request), [], listed("precisions", precisions)
     speeds = np.ravel(numbers("tokens_per_s_per_user", tokens_per_s_per_user, TINY))
     for system in listed("systems", systems):
-        found = best_at(model, asked, system, speeds, precisions, efficiencies)
-        rows += [_row(c, speed) for c, speed in zip(found, speeds, strict=True) if c is not None]
+        choices = best_at(model, wanted, system, speeds, precisions, efficiencies)
+        rows += [_row(c, speed) for c, speed in zip(choices, speeds, strict=True) if c is not None]
     names = ["promised_tokens_per_s_per_user", *COLUMNS, "chance"]
     table = pd.DataFrame(rows) if rows else pd.DataFrame(columns=names)
     return alike(table)

@@ -27,7 +27,7 @@ from trnmodel.steps.rank import site
 from trnmodel.steps.request import Request
 from trnmodel.units import GIB, format_digits
 
-GRIDS = 512  # that are kept: a search at another speed or price reads the same times
+GRIDS = 512  # that are saved: a search at another speed or price reads the same times
 PIPELINES, CUTS = (1.0, 2.0, 4.0, 8.0), (1.0, 2.0, 4.0, 8.0)  # degrees of PP and of CP that are tried
 
 
@@ -76,13 +76,19 @@ def mappings(system: str | System, model: str | Transformer, e: Efficiencies, ln
     return Degrees(tp=tp[here], ep=ep[here], pp=pp[here], cp=cp[here], lnc=lnc)
 
 
+@lru_cache(maxsize=GRIDS)
+def _mappings(system: Same[System], model: Same[Transformer], e: Same[Efficiencies], lnc: int | None) -> Degrees:
+    """Return the mappings of a stack, the same object each time: what they resolve to is then resolved once."""
+    return mappings(system.it, model.it, e.it, lnc)
+
+
 def computes(system: str | System, precision: str | Precision) -> bool:
     """Whether a system's chip has a peak in the compute dtype of a precision."""
     return load.precision(precision).compute in read_system(system).chip.peak_flop_per_s
 
 
 @lru_cache(maxsize=GRIDS)
-def _kept_options(chip: Same[Chip], model: str, efficiencies: Any) -> tuple[Option, ...]:
+def _options(chip: Same[Chip], model: str, efficiencies: Any) -> tuple[Option, ...]:
     names = [of_key(one) for one in efficiencies] if isinstance(efficiencies, tuple) else of_key(efficiencies)
     return options(chip.it, model, names)
 
@@ -90,13 +96,12 @@ def _kept_options(chip: Same[Chip], model: str, efficiencies: Any) -> tuple[Opti
 def options_of(system: System, model: Transformer, request: Request, efficiencies: Any = None) -> tuple[Option, ...]:
     """Return the software options that a search tries on a system; the same objects for the same question.
 
-    Raises ValueError where an option that is named drafts no fewer tokens than the request has.
+    A cached part of the prompt is a part of the prompt: drafts are of the answer, and read what is cached. Raises
+    ValueError where an option that is named drafts no fewer tokens than the request has.
     """
     several = isinstance(efficiencies, list | tuple)
-    every = _kept_options(
-        Same(system.chip), model.id, tuple(map(key_of, efficiencies)) if several else key_of(efficiencies)
-    )
-    shortest = min(float(request.new_tokens), float(request.output_tokens))
+    every = _options(Same(system.chip), model.id, tuple(map(key_of, efficiencies)) if several else key_of(efficiencies))
+    shortest = min(float(request.input_tokens), float(request.output_tokens))
     fitting = tuple(one for one in every if one.draft_tokens < shortest)
     if not fitting:
         allowed = f"it drafts {every[0].draft_tokens}; allowed are fewer than the {shortest:g} tokens of the request"
@@ -105,7 +110,7 @@ def options_of(system: System, model: Transformer, request: Request, efficiencie
 
 
 class Question(NamedTuple):
-    """What a grid is asked: all that moves its times, and no price."""
+    """Question of a grid: all that moves its times, and no price."""
 
     model: Transformer
     request: Request
@@ -114,7 +119,7 @@ class Question(NamedTuple):
     precision: Precision
 
     @property
-    def asked(self) -> dict[str, Any]:
+    def of_steps(self) -> dict[str, Any]:
         """Arguments that every step of it shares, by name."""
         return {
             "precision": self.precision,
@@ -125,12 +130,12 @@ class Question(NamedTuple):
     def decode(self, mapping: Degrees, batch: Any) -> Step:
         """Return the decode step at the mean context, with a graph and a cache for the longest one."""
         more: dict[str, Any] = {"context": self.request.mean_context, "new_tokens": self.option.draft_tokens + 1}
-        return decode_step(self.model, self.system, mapping, batch=batch, **more, **self.asked)
+        return decode_step(self.model, self.system, mapping, batch=batch, **more, **self.of_steps)
 
     def prefill(self, mapping: Degrees, prompts: Any = 1) -> Step:
         """Return the prefill of so many prompts at once."""
         more: dict[str, Any] = {"input_tokens": self.request.new_tokens, "past": self.request.past_tokens}
-        return prefill(self.model, self.system, mapping, batch=prompts, **more, **self.asked)
+        return prefill(self.model, self.system, mapping, batch=prompts, **more, **self.of_steps)
 
     def prompts(self, mapping: Degrees, batch: Any) -> Prompts:
         """Return one prompt, one in each group, and what a rank stores beside so many sequences."""
@@ -244,7 +249,13 @@ class Grid(NamedTuple):
 
 
 @lru_cache(maxsize=GRIDS)
-def _kept_prompts(
+def _plain(e: Same[Efficiencies]) -> Option:
+    """Return a stack without drafts as an option, the same object each time."""
+    return plain(e.it)
+
+
+@lru_cache(maxsize=GRIDS)
+def _prompts(
     model: Same[Transformer],
     system: Same[System],
     e: Same[Efficiencies],
@@ -253,8 +264,8 @@ def _kept_prompts(
     lnc: int | None,
 ) -> tuple[Degrees, Prompts]:
     """Return all mappings of a stack, with the prompts that its options share."""
-    mapping = mappings(system.it, model.it, e.it, lnc)
-    q = Question(model.it, request, system.it, plain(e.it), precision)
+    mapping = _mappings(system, model, e, lnc)
+    q = Question(model.it, request, system.it, _plain(e), precision)
     return mapping, q.prompts(mapping, PER_RANK[:, None] * mapping.ep)
 
 
@@ -263,7 +274,7 @@ def _grid(
     model: Same[Transformer], system: Same[System], option: Same[Option], precision: Precision, request: Request
 ) -> Grid:
     q, e = Question(model.it, request, system.it, option.it, precision), Same(option.it.efficiencies)
-    mapping, prompts = _kept_prompts(model, system, e, precision, request, option.it.lnc or None)
+    mapping, prompts = _prompts(model, system, e, precision, request, option.it.lnc or None)
     steps = q.steps(mapping, PER_RANK[:, None] * mapping.ep, prompts)
     possible = q.possible(steps)
     need, have = (
@@ -276,7 +287,7 @@ def _grid(
 
 
 def grid(q: Question) -> Grid:
-    """Return all batches and mappings of a question at once; kept, since a search at another price reads the same."""
+    """Return all batches and mappings of a question at once; saved, since a search at another price reads the same."""
     return _grid(Same(q.model), Same(q.system), Same(q.option), q.precision, _without_promise(q.request))
 
 

@@ -172,11 +172,11 @@ def _json(value: Any) -> str:
 
 def _of_vllm(w: _Wanted) -> list[str]:
     """Return the words that every vLLM reads: the model, degrees, sequences, and the dtype of the cache."""
-    words = ["vllm", "serve", w.model, "--tensor-parallel-size", str(w.tp)]
-    words += ["--pipeline-parallel-size", str(w.pp)] if w.pp > 1 else []
-    words += ["--data-parallel-size", str(w.ep), "--enable-expert-parallel"] if w.ep > 1 else []
-    words += ["--max-model-len", str(w.longest), "--max-num-seqs", str(w.sequences)]
-    return words + (["--kv-cache-dtype", "fp8"] if w.fp8_cache else [])
+    line = ["vllm", "serve", w.model, "--tensor-parallel-size", str(w.tp)]
+    line += ["--pipeline-parallel-size", str(w.pp)] if w.pp > 1 else []
+    line += ["--data-parallel-size", str(w.ep), "--enable-expert-parallel"] if w.ep > 1 else []
+    line += ["--max-model-len", str(w.longest), "--max-num-seqs", str(w.sequences)]
+    return line + (["--kv-cache-dtype", "fp8"] if w.fp8_cache else [])
 
 
 def _drafts(w: _Wanted) -> list[str]:
@@ -197,25 +197,25 @@ def _vllm(w: _Wanted) -> list[str]:
 def _vllm_neuron(w: _Wanted) -> list[str]:
     """Return the command of vLLM Neuron, whose asynchronous steps are on unless they are turned off or drafts do it."""
     prompt = _divided(w.prompt, w.tp)
-    words = [f"NEURON_LOGICAL_NC_CONFIG={w.lnc}", *_of_vllm(w), "--max-num-batched-tokens", str(prompt)]
+    line = [f"NEURON_LOGICAL_NC_CONFIG={w.lnc}", *_of_vllm(w), "--max-num-batched-tokens", str(prompt)]
     together = w.option.speculates or ASYNC in lineage(w.option.efficiencies.id)
-    words += [] if together else ["--no-async-scheduling"]
+    line += [] if together else ["--no-async-scheduling"]
     config = {"neuron_config": _neuron(w.dtypes, w.sequences, prompt, w.context, w.longest)}
-    return [*words, *_drafts(w), "--additional-config", _json(config)]
+    return [*line, *_drafts(w), "--additional-config", _json(config)]
 
 
 def _nxd_inference(w: _Wanted) -> list[str]:
     """Return the command of NxD Inference under vLLM, with a draft model fused into its graph where there is one."""
     buckets = {"context_encoding_buckets": [w.prompt], "token_generation_buckets": [w.context]}
     config: dict[str, Any] = {"logical_nc_config": w.lnc, "enable_bucketing": True, **buckets}
-    words = [f"NEURON_LOGICAL_NC_CONFIG={w.lnc}"]
+    line = [f"NEURON_LOGICAL_NC_CONFIG={w.lnc}"]
     if not w.option.speculates:
-        return [*words, *_of_vllm(w), "--additional-config", _json({"override_neuron_config": config})]
+        return [*line, *_of_vllm(w), "--additional-config", _json({"override_neuron_config": config})]
     draft = {"model": w.option.draft_checkpoint, "num_speculative_tokens": w.option.draft_tokens}
     draft |= {"max_model_len": w.longest, "method": "eagle"}
-    words += ["VLLM_NEURON_FRAMEWORK=neuronx-distributed-inference", "VLLM_USE_V1=0", *_of_vllm(w)]
-    words += ["--override-neuron-config", _json(config | {"enable_fused_speculation": True})]
-    return [*words, "--speculative-config", _json(draft)]
+    line += ["VLLM_NEURON_FRAMEWORK=neuronx-distributed-inference", "VLLM_USE_V1=0", *_of_vllm(w)]
+    line += ["--override-neuron-config", _json(config | {"enable_fused_speculation": True})]
+    return [*line, "--speculative-config", _json(draft)]
 
 
 def _tensorrt_llm(w: _Wanted) -> list[str]:
@@ -224,25 +224,25 @@ def _tensorrt_llm(w: _Wanted) -> list[str]:
     config |= {"kv_cache_config": {"dtype": "fp8"}} if w.fp8_cache else {}
     drafts = {"decoding_type": "MTP", "num_nextn_predict_layers": w.option.draft_tokens}
     config |= {"speculative_config": drafts} if w.option.speculates else {}
-    words = ["echo", _json(config), ">", SETTINGS, "&&", "trtllm-serve", w.model]
-    words += ["--tp_size", str(w.tp * w.ep), "--ep_size", str(w.ep)]
-    words += ["--max_batch_size", str(w.sequences), "--max_num_tokens", str(max(w.prompt, w.sequences))]
-    return [*words, "--max_seq_len", str(w.longest), "--extra_llm_api_options", SETTINGS]
+    line = ["echo", _json(config), ">", SETTINGS, "&&", "trtllm-serve", w.model]
+    line += ["--tp_size", str(w.tp * w.ep), "--ep_size", str(w.ep)]
+    line += ["--max_batch_size", str(w.sequences), "--max_num_tokens", str(max(w.prompt, w.sequences))]
+    return [*line, "--max_seq_len", str(w.longest), "--extra_llm_api_options", SETTINGS]
 
 
 def _sglang(w: _Wanted) -> list[str]:
     """Return the command of SGLang, which counts all ranks as TP and the sequences of all groups together."""
-    words = ["python3", "-m", "sglang.launch_server", "--model-path", w.model, "--tp", str(w.tp * w.ep)]
-    words += ["--dp", str(w.ep), "--enable-dp-attention", "--ep-size", str(w.ep)] if w.ep > 1 else []
-    words += ["--context-length", str(w.longest), "--max-running-requests", str(w.sequences * w.ep)]
-    words += ["--kv-cache-dtype", "fp8_e4m3"] if w.fp8_cache else []
+    line = ["python3", "-m", "sglang.launch_server", "--model-path", w.model, "--tp", str(w.tp * w.ep)]
+    line += ["--dp", str(w.ep), "--enable-dp-attention", "--ep-size", str(w.ep)] if w.ep > 1 else []
+    line += ["--context-length", str(w.longest), "--max-running-requests", str(w.sequences * w.ep)]
+    line += ["--kv-cache-dtype", "fp8_e4m3"] if w.fp8_cache else []
     if not w.option.speculates:
-        return words
+        return line
     head = ["EAGLE3", "--speculative-draft-model-path", w.option.draft_checkpoint]
-    words += ["--speculative-algorithm", *(head if w.option.drafting == "head" else ["EAGLE"])]
+    line += ["--speculative-algorithm", *(head if w.option.drafting == "head" else ["EAGLE"])]
     wide = math.ceil(w.option.draft_tokens / w.option.passes)  # drafts of a pass; one more token is verified
-    words += ["--speculative-num-steps", str(w.option.passes), "--speculative-eagle-topk", str(wide)]
-    return [*words, "--speculative-num-draft-tokens", str(w.option.draft_tokens + 1)]
+    line += ["--speculative-num-steps", str(w.option.passes), "--speculative-eagle-topk", str(wide)]
+    return [*line, "--speculative-num-draft-tokens", str(w.option.draft_tokens + 1)]
 
 
 _PRINTED: Mapping[str, Callable[[_Wanted], list[str]]] = {

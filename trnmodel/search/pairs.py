@@ -168,9 +168,9 @@ def best_of(decode: Question, prefill: Question) -> Best | None:
     column = {name: getattr(times, name)[:, None] for name in times._fields if name != "compiled"}
     sent_s = _sent_s(decode, prefill, chips[:, None], first_chips)
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = apart(times._replace(**column), prompts, decode.request, sent_s)
+        flow = apart(times._replace(**column), prompts, decode.request, sent_s)
         pools = Pool(decode.system, chips[:, None]), Pool(prefill.system, first_chips)
-        made = decode.request.output_tokens / sum(chip_s_apart(decode.request, *pools, found))
+        made = decode.request.output_tokens / sum(chip_s_apart(decode.request, *pools, flow))
     if not np.any(np.isfinite(made)):
         return None
     i, j = np.unravel_index(np.nanargmax(made), made.shape)
@@ -320,8 +320,8 @@ class Pair(Choice):
 
     def judge(self) -> Basis:
         """Return the weaker basis of both sides; a borrowed option is extrapolated."""
-        found = joint_basis(self.first, self.step)
-        return self.question.option.basis(self.prefill_question.option.basis(found))
+        steps = joint_basis(self.first, self.step)
+        return self.question.option.basis(self.prefill_question.option.basis(steps))
 
     def energy(self, facility: str | Facility = "aws-air", power: Power | None = None) -> RequestEnergy:
         """Return the energy of a request on both pools while they are busy with it."""
@@ -342,8 +342,8 @@ def paired(best: Best) -> Pair:
     q, p = best.decode, best.prefill
     slow, fast = decode_side(q, best.mapping, np.asarray(best.batch)), prefill_side(p, best.prefill_mapping)
     sent_s = _sent_s(q, p, slow.chips, fast.chips)
-    found = apart(slow.times, fast.times, q.request, sent_s)
-    parts = chip_s_apart(q.request, Pool(q.system, slow.chips), Pool(p.system, fast.chips), found)
+    flow = apart(slow.times, fast.times, q.request, sent_s)
+    parts = chip_s_apart(q.request, Pool(q.system, slow.chips), Pool(p.system, fast.chips), flow)
     times = slow.times._replace(alone_s=fast.times.alone_s, together_s=fast.times.together_s, groups=fast.times.groups)
     mapping, first = best.mapping, best.prefill_mapping
     whole = float(sum(parts))
@@ -358,16 +358,16 @@ def paired(best: Best) -> Pair:
         paid_chips=float(paid_chips(q.system, slow.chips)),
         prefill_chips=float(fast.chips),
         prefill_paid_chips=float(paid_chips(p.system, fast.chips)),
-        prefill_replicas_per_decode_replica=float(found.prefill_replicas),
-        requests_per_s_per_replica=float(found.requests_per_s),
+        prefill_replicas_per_decode_replica=float(flow.prefill_replicas),
+        requests_per_s_per_replica=float(flow.requests_per_s),
         request_chip_s=whole,
         prompt_chip_s=float(parts[1]),
         tokens_per_s_per_user=float(1 / times.decode_s),
         tokens_per_s_per_chip=float(q.request.output_tokens) / whole,
         decode_tokens_per_s_per_chip=float(times.batch / times.decode_s) / float(slow.chips),
-        sequences_in_flight=float(found.in_flight),
-        prefill_utilisation=float(found.utilisation),
-        ttft_s=float(found.ttft_s),
+        sequences_in_flight=float(flow.in_flight),
+        prefill_utilisation=float(flow.utilisation),
+        ttft_s=float(flow.ttft_s),
         prefill_s=float(fast.alone.time_s),
         transfer_s=float(sent_s),
         transfer_bytes=float(sent_bytes(q.model, q.request.input_tokens, q.precision)),

@@ -2,44 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from trnmodel.arguments import instance, listed, refuse
-from trnmodel.catalog import load
+from trnmodel.arguments import MOST_CHIPS, TINY, instance, refuse
 from trnmodel.catalog import systems as catalog_systems
-from trnmodel.catalog.options import Option
+from trnmodel.catalog.facilities import Facility
+from trnmodel.catalog.facilities import facility as read_facility
+from trnmodel.catalog.prices import Owner
+from trnmodel.catalog.prices import owner as read_owner
+from trnmodel.catalog.rents import Rent
 from trnmodel.catalog.specs import Precision
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.stacks import kinds as stacks_of
-from trnmodel.catalog.systems import AVAILABILITY, System
-from trnmodel.catalog.systems import find as find_system
+from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
-from trnmodel.declared import MODEL, PRECISION, SEVERAL, STACK, Checked, Object, declare
+from trnmodel.cost import workbook
+from trnmodel.declared import MODEL, PRECISION, SEVERAL, STACK, Checked, Named, Number, Object, declare
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.quantities import quantity
 from trnmodel.result import Card
-from trnmodel.search import plan_card
-from trnmodel.search.choice import SHARES, Choice, Point, chosen
-from trnmodel.search.grid import Question, computes, grid, options_of
-from trnmodel.search.launch import command, runs, undocumented
+from trnmodel.search import capacity_card, plan_card, plan_data
+from trnmodel.search.capacity import Capacity, Demand, capacity
+from trnmodel.search.choice import SHARES, Choice, chosen
+from trnmodel.search.flips import Flips, flips
+from trnmodel.search.grid import options_of
+from trnmodel.search.launch import command, undocumented
 from trnmodel.search.nearest import nearest
 from trnmodel.search.pairs import Pair, best_pair, place
-from trnmodel.serving.account import TOO_LATE, load_of, made_per_chip, ttft_s
+from trnmodel.search.price_ties import checked_pricing
+from trnmodel.search.single import (
+    PRECISIONS,
+    TIED,
+    Search,
+    asked_systems,
+    catalog_order,
+    computed,
+    lacking,
+    option_questions,
+    options_for,
+    ordered,
+    points_of,
+    primary,
+    same,
+    search_for,
+)
+from trnmodel.serving.account import TOO_LATE
 from trnmodel.steps.deployment import Deployment
-from trnmodel.steps.legal import refuse_longer
 from trnmodel.steps.request import Request, one_request
-from trnmodel.units import spread_of
+from trnmodel.units import BILLION, format_digits, spread_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-PRECISIONS = ("bf16", "fp8", "mxfp8")  # that are tried where none is named: 4 bits change what a model answers
-TIED = 0.01  # share of a yield, up to which two systems do the same
+HIGHEST_AVAILABILITY = 1 - 1e-9
+RENTED = "for rent"
 SAME = f"the same within {TIED:.0%}".replace("%", " %")
 
 
@@ -50,6 +70,15 @@ SAME = f"the same within {TIED:.0%}".replace("%", " %")
     precision=PRECISION,
     efficiencies=STACK,
     prefill_systems=Checked("ids or names of systems, one or several", SEVERAL),
+    users=Number(TINY, BILLION),
+    chips=Number(1, MOST_CHIPS),
+    site_w=Number(TINY, 1e30),
+    usd_per_month=Number(TINY, 1e30),
+    availability=Number(0, HIGHEST_AVAILABILITY),
+    max_loss_percent=Number(0, 100),
+    facility=Named("a facility"),
+    pricing=Checked("a pricing, a price of a chip-hour in USD, a Rent, or a mapping of them by system"),
+    owner=Named("an owner"),
 )
 def plan(
     model: str | Transformer,
@@ -59,11 +88,23 @@ def plan(
     precision: str | Precision | None = None,
     efficiencies: str | Efficiencies | None = None,
     prefill_systems: str | System | Iterable[str | System] | None = None,
+    users: float | None = None,
+    chips: float | None = None,
+    site_w: float | None = None,
+    usd_per_month: float | None = None,
+    availability: float | None = None,
+    max_loss_percent: float | None = None,
+    facility: str | Facility = "aws-air",
+    pricing: str | float | Rent | Mapping[str, Any] = "capacity-block",
+    owner: str | Owner = "hyperscaler",
 ) -> Plan:
     r"""Return the deployment that makes most of a request on each chip that is paid for, with the promises kept.
 
     .. math:: \max_{system,\,precision,\,option,\,mapping,\,B} \frac{\lambda\,o}{n_{paid}}
         \quad\text{where}\quad \frac{1}{\tau(\lambda)} \ge v
+
+    A size says how much of it is needed: the rate of the request, users, chips, watts or dollars. `.capacity` then
+    counts instances, spares, bill, watts and lost hours.
 
     Parameters
     ----------
@@ -81,18 +122,40 @@ def plan(
         ideal beside the best. [-]
     prefill_systems : str or System, or several of them, optional
         Systems on which prompts may run on a separate pool, so that each pair of a system and one of them is a choice
-        too (`search.pairs.Pair`); the chips of both pools are paid. Default none. [-]
+        too (`search.pairs.Pair`); the chips of both pools are paid. Default none, and none with a size. [-]
+    users : float, optional
+        Users that decode at once at the promised speed, which gives the rate of the requests: 2,000 users at 50
+        tokens/s with answers of 500 tokens send 200 requests/s. [-]
+    chips : float, optional
+        Chips that there are at most, spares included. The best system is the one that generates most within a limit,
+        and at most one size is allowed, the rate of the request included. [-]
+    site_w : float, optional
+        Power that the site provisions at most, spares included. [W]
+    usd_per_month : float, optional
+        Rent per month at most, spares included. [USD]
+    availability : float, optional
+        Share of time in which all replicas run; spare instances stand by for it. Default no spares. [-]
+    max_loss_percent : float, optional
+        Most that number formats may lose of the model's score in BF16, by `tm.quality`; formats that are known to lose
+        more, or of which nothing is published, are left out. Default any loss. [%]
+    facility : str or Facility
+        Site whose PUE counts. [-]
+    pricing : str, float, Rent, or a mapping of them by system
+        How instances are rented, as of `tm.rent`, or a price of a chip-hour of your own; systems that a mapping does
+        not name are rented on capacity blocks. [USD/h]
+    owner : str or Owner
+        Who owns in the lines of owned instances. [-]
 
     Returns
     -------
     plan : Plan
-        `.best`, `.runner_up`, `.beside`, `.why`, `.command`; `.to_frame()` has a row for each system.
+        `.best`, `.runner_up`, `.beside`, `.why`, `.command`, `.capacity`; `.to_frame()` has a row for each system.
 
     Raises
     ------
     ValueError
         An argument is out of its range, the model ends before input and output do, no chip computes in the precision, a
-        stack is of another maker's software.
+        stack is of another maker's software, or two sizes are given.
 
     Notes
     -----
@@ -100,7 +163,8 @@ def plan(
     `grid.PER_RANK`; what the stack refuses (`tm.legal`) does not count. A point counts if weights, cache and a prompt
     for each attention group fit all ranks, the first one too. Prompts and decode steps share the chips. Chips that a
     mapping leaves idle in a system are paid. Systems within 1 % of the best do the same: of those the one that can be
-    bought comes first, then the one with the fewest chips, then the first of the catalog.
+    bought comes first, then the one with the fewest chips, then the first of the catalog. With a limit systems are
+    ordered by what their whole instances generate within it; one without a published price is not ordered by dollars.
 
     Examples
     --------
@@ -109,205 +173,132 @@ def plan(
     >>> bool(best.tokens_per_s_per_user >= 50), best.stack.kind, bool(0 < best.chance <= 1)
     (True, 'public', True)
     """
-    q = _asked(read_model(model), one_request("request", request), precision)
-    specs = sorted(asked_systems(systems), key=catalog_order)
-    if not any(_computed(q, spec) for spec in specs):
-        peaks = sorted({dtype for spec in specs for dtype in spec.chip.peak_flop_per_s})
-        if precision is None:
-            refuse(
-                "systems",
-                [spec.id for spec in specs],
-                f"computes in none of {', '.join(PRECISIONS)}; name the precision: {', '.join(peaks)}",
-            )
-        refuse("precision", precision, f"no chip asked computes in it; they compute in {', '.join(peaks)}")
-    points = {spec.id: _points(q, spec, _options(q, spec, efficiencies)) for spec in specs}
+    demand = Demand(
+        users=users,
+        chips=chips,
+        site_w=site_w,
+        usd_per_month=usd_per_month,
+        availability=availability,
+        facility=read_facility(facility),
+        pricing=checked_pricing(pricing),
+        owner=read_owner(owner),
+    )
+    q = search_for(read_model(model), demand.at_rate(one_request("request", request)), precision, max_loss_percent)
+    if prefill_systems is not None and demand.counts:
+        refuse("prefill_systems", prefill_systems, "pairs of systems are not counted for a size or an availability")
+    specs = _able(q, sorted(asked_systems(systems), key=catalog_order), precision)
+    points = {spec.id: points_of(q, spec, options_for(q, spec, efficiencies)) for spec in specs}
     fitting = [spec for spec in specs if any(point.rank[0] for point in points[spec.id])]
     together = [chosen(points[spec.id][0]) for spec in fitting]
     pairs = _pairs(q, specs, efficiencies, prefill_systems)
-    choices = ordered([*together, *(one for one in pairs.values() if isinstance(one, Choice))])
+    within, beyond = _within(demand, [*together, *(one for one in pairs.values() if isinstance(one, Choice))])
+    choices = ordered(within, demand_merit(demand))
     second, beside = list[Choice](), list[Choice]()
     if choices:
         spec = choices[0].system
         second = [chosen(point) for point in points[spec.id][1:2] if point.rank[0]]
         words = {} if efficiencies is not None else stacks_of(spec.chip)
         for kind in (kind for kind in ("hand-tuned", "ideal") if kind in words):
-            others = _points(q, spec, options_of(spec, q.model, q.request, words[kind]))
+            others = points_of(q, spec, options_of(spec, q.model, q.request, words[kind]))
             beside += [chosen(point) for point in others[:1] if point.rank[0]]
     missing = {spec.id: lacking(spec) for spec in specs}
     whys = {i: some[0].why if some else missing[i] for i, some in points.items()}
     refused = {i: why for i, why in whys.items() if i not in {spec.id for spec in fitting}}
     refused |= {place: one for place, one in pairs.items() if isinstance(one, str)}
-    gpus = _gpus(q) if systems is None and efficiencies is None else []
-    near = "" if choices and choices[0].valid else _nearest(q, fitting, efficiencies)
-    return Plan(q.model, q.request, tuple(choices), tuple(second), refused, tuple(beside), tuple(gpus), near)
+    refused |= {c.place: _beyond(demand, c, why, choices[:1]) for c, why in beyond}
+    gpus = _gpus(q, demand) if systems is None and efficiencies is None else []
+    near = ""
+    if beyond and not choices:
+        near = demand.smallest(c.system for c, _ in beyond) if demand.limit else ""
+    elif not choices or not choices[0].valid:
+        near = _nearest(q, fitting, efficiencies)
+    return Plan(
+        q.model,
+        q.request,
+        tuple(choices),
+        tuple(second),
+        refused,
+        tuple(beside),
+        tuple(gpus),
+        near,
+        demand,
+        tuple(c for c, _ in beyond),
+    )
 
 
-def _nearest(q: _Asked, fitting: list[System], efficiencies: Any) -> str:
+def _able(q: Search, specs: list[System], precision: Any) -> list[System]:
+    """Return the systems; refuse them where none computes in a precision of the question."""
+    if not any(computed(q, spec) for spec in specs):
+        peaks = sorted({dtype for spec in specs for dtype in spec.chip.peak_flop_per_s})
+        if precision is None:
+            none = f"computes in none of {', '.join(PRECISIONS)}; name the precision: {', '.join(peaks)}"
+            refuse("systems", [spec.id for spec in specs], none)
+        refuse("precision", precision, f"no chip asked computes in it; they compute in {', '.join(peaks)}")
+    return specs
+
+
+def demand_merit(demand: Demand) -> Callable[[Choice], float]:
+    """Return what orders choices: tokens/s within a limit, or of a paid chip; the speed of a user where none holds."""
+
+    def merit(c: Choice) -> float:
+        return capacity(demand, c).tokens_per_s if demand.limit and c.valid else c.merit()
+
+    return merit
+
+
+def _within(demand: Demand, some: Iterable[Choice]) -> tuple[list[Choice], list[tuple[Choice, str]]]:
+    """Return the choices of which the demand allows an instance, and the others with the reason."""
+    whys = [(c, _short_of(demand, c)) for c in some]
+    return [c for c, why in whys if not why], [(c, why) for c, why in whys if why]
+
+
+def _short_of(demand: Demand, c: Choice) -> str:
+    """Return why the demand allows no instance of a choice; empty where it does."""
+    why = demand.most_instances(c.system)[1]
+    if why or not c.valid or not (demand.limit or demand.availability):
+        return why
+    return str(capacity(demand, c).reason)
+
+
+def _beyond(demand: Demand, c: Choice, why: str, best: Sequence[Choice]) -> str:
+    """Return why a choice is not within the limit, and at which price it would tie where it has none."""
+    if demand.limit != "usd_per_month" or not c.valid or not demand.price(c.system).why or not best:
+        return why
+    made = capacity(demand, best[0])
+    if not made.valid:
+        return why
+    tie = demand.tie_usd_per_chip_h(c.tokens_per_s_per_chip, made.tokens_per_s)
+    return f"{why}; it would make as much as {best[0].place} at ${format_digits(tie, 3)} per chip-hour"
+
+
+def _nearest(q: Search, fitting: list[System], efficiencies: Any) -> str:
     """Return the nearest that works: promises on the systems that hold the model, or else a system that holds it."""
     if fitting:
-        return nearest(
-            (one for spec in fitting for one in _questions(q, spec, _options(q, spec, efficiencies))), q.request
-        )
+        some = (one for spec in fitting for one in option_questions(q, spec, options_for(q, spec, efficiencies)))
+        return nearest(some, q.request)
     for spec in sorted(map(read_system, catalog_systems.on_offer()), key=lambda one: one.chips * one.chip.hbm_bytes):
-        points = _points(q, spec, _options(q, spec, None))
+        points = points_of(q, spec, options_for(q, spec, None))
         if points and points[0].rank[0]:
             return f"{points[0].question.precision.name} on {spec.id}, which holds it"
     return ""
 
 
-def _gpus(q: _Asked) -> list[Choice]:
+def _gpus(q: Search, demand: Demand) -> list[Choice]:
     """Return the choices of the GPU systems that can be rented, the best first: what a buyer could rent instead."""
     specs = [read_system(name) for name in catalog_systems.gpus_for_rent()]
-    tops = [points[0] for spec in specs if (points := _points(q, spec, _options(q, spec, None)))]
-    return sorted((chosen(top) for top in tops if top.rank[0]), key=lambda c: (not c.valid, -c.merit()))
+    tops = [points[0] for spec in specs if (points := points_of(q, spec, options_for(q, spec, None)))]
+    within, _ = _within(demand, [chosen(top) for top in tops if top.rank[0]])
+    merit = demand_merit(demand)
+    return sorted(within, key=lambda c: (not c.valid, -merit(c)))
 
 
-def _pairs(q: _Asked, specs: list[System], efficiencies: Any, prefill_systems: Any) -> dict[str, Pair | str]:
+def _pairs(q: Search, specs: list[System], efficiencies: Any, prefill_systems: Any) -> dict[str, Pair | str]:
     """Return the best pair of each system with each of the prefill systems, or why there is none, by both names."""
     if prefill_systems is None:
         return {}
     before = sorted(asked_systems(prefill_systems, "prefill_systems"), key=catalog_order)
-    asked = {spec.id: _questions(q, spec, _options(q, spec, efficiencies)) for spec in [*specs, *before]}
+    asked = {spec.id: option_questions(q, spec, options_for(q, spec, efficiencies)) for spec in [*specs, *before]}
     return {place(a.id, b.id): best_pair(asked[a.id], asked[b.id]) for a in specs for b in before}
-
-
-def best_choice(
-    model: Transformer, request: Request, spec: System, efficiencies: Any, precision: str | Precision | None
-) -> Choice | None:
-    """Return the choice of one system for a request; None where nothing fits or its chip lacks the precision."""
-    questions = questions_of(model, request, spec, efficiencies, precision)
-    points = _best_of(questions)
-    return chosen(points[0]) if points and points[0].rank[0] else None
-
-
-def questions_of(
-    model: Transformer, request: Request, spec: System, efficiencies: Any, precision: str | Precision | None
-) -> list[Question]:
-    """Return the questions of a system: one for each of its software options and each precision that it computes in."""
-    q = _asked(model, request, precision)
-    return _questions(q, spec, _options(q, spec, efficiencies))
-
-
-def why_none(questions: list[Question], spec: System) -> str:
-    """Return why a system has no choice."""
-    points = _best_of(questions)
-    return points[0].why if points else lacking(spec)
-
-
-def lacking(spec: System) -> str:
-    """Return in which formats alone a chip computes."""
-    return f"computes in {', '.join(spec.chip.peak_flop_per_s)} alone"
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """The question that each system is asked."""
-
-    model: Transformer
-    request: Request
-    precisions: tuple[Precision, ...]
-
-
-def _asked(model: Transformer, request: Request, precision: Any) -> _Asked:
-    """Return the question, with lengths that the model has."""
-    refuse_longer(model, "request", float(request.longest_context))
-    return _Asked(model, request, tuple(map(load.precision, PRECISIONS if precision is None else (precision,))))
-
-
-def _options(q: _Asked, spec: System, efficiencies: Any) -> tuple[Option, ...]:
-    """Return the software options of a system; refuse a stack of another maker's software."""
-    some = options_of(spec, q.model, q.request, efficiencies)
-    for option in some:
-        if not runs(option.efficiencies, spec.chip):
-            refuse(
-                "efficiencies", efficiencies, f"{option.efficiencies.id} does not run on {spec.chip.id} of {spec.id}"
-            )
-    return some
-
-
-def asked_systems(systems: Any, argument: str = "systems") -> list[System]:
-    """Return the systems asked for in the order given, each once; Trainium's on offer where none is named."""
-    if systems is None:
-        return [read_system(name) for name in catalog_systems.on_offer()]
-    several = listed(argument, systems) if np.iterable(systems) and not isinstance(systems, str) else [systems]
-    found = [find_system(instance(argument, one, str | System, "an id or a System"), argument) for one in several]
-    by_id = {one.id: one for one in found}
-    for one in found:
-        if one != by_id[one.id]:
-            refuse(argument, one.id, "two different systems have this id; allowed is an id of its own for each")
-    return list(by_id.values())
-
-
-def catalog_order(spec: System) -> tuple[int, str]:
-    """Return the place of a system in the catalog; those of a caller follow by their id."""
-    ids = catalog_systems.systems()
-    return (ids.index(spec.id) if spec.id in ids else len(ids)), spec.id
-
-
-def _computed(q: _Asked, spec: System) -> list[Precision]:
-    """Return the requested precisions in whose compute dtype a system's chip has a peak."""
-    return [one for one in q.precisions if computes(spec, one)]
-
-
-def _questions(q: _Asked, spec: System, some: Iterable[Option]) -> list[Question]:
-    """Return a question for each option and each precision that the system computes in."""
-    return [Question(q.model, q.request, spec, option, one) for option in some for one in _computed(q, spec)]
-
-
-def _points(q: _Asked, spec: System, some: Iterable[Option]) -> list[Point]:
-    """Return the points of the two best mappings of each precision and option on a system, the best first."""
-    return _best_of(_questions(q, spec, some))
-
-
-def _best_of(questions: list[Question]) -> list[Point]:
-    """Return the points of the two best mappings of each question, the best first."""
-    return sorted((point for one in questions for point in _searched(one)), key=lambda point: point.rank, reverse=True)
-
-
-def _searched(q: Question) -> list[Point]:
-    """Return the best batch of the two best mappings of a precision and an option.
-
-    Points that keep the promises come first, by what they make of a paid chip; then those that fit, by how near they
-    come to the promises on an empty server.
-    """
-    g = grid(q)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        rate = np.where(g.fits, load_of(g.times, q.request)["requests_per_s_per_replica"], np.nan)
-        made = made_per_chip(q.request, q.system, rate, g.chips)
-        near = np.minimum(q.request.most_tpot_s / g.times.decode_s, 1.0) + 1e-6 / g.times.decode_s
-        if q.request.ttft_s is not None:
-            near = near + np.minimum(q.request.ttft_s / ttft_s(g.times, 0.0, q.request.ttft_quantile), 1.0)
-    kept = np.isfinite(made)
-    level = np.where(kept, 2, g.fits)
-    merit = np.where(kept, made, np.where(g.fits, near, -g.need / g.have))
-    batch = np.lexsort((merit, level), axis=0)[-1]  # the best one of each mapping
-    tops = [np.take_along_axis(x, batch[None], 0)[0] for x in (merit, level)]
-    places = ((batch[place], place) for place in np.lexsort(tuple(tops))[:-3:-1])
-    return [g.point(q, at, float(merit[at]), int(level[at])) for at in places]
-
-
-def ordered(choices: list[Choice]) -> list[Choice]:
-    """Return the choices, the best first; ties go to what can be bought, to the fewest chips, then to the catalog."""
-    ranked = sorted(choices, key=lambda c: (not c.valid, -c.merit()))
-    tied = [c for c in choices if same(c, ranked[0])]
-    first = sorted(tied, key=_first_of_ties)
-    return first + [c for c in ranked if not same(c, ranked[0])]
-
-
-def _first_of_ties(c: Choice) -> tuple[int, bool, float]:
-    """Return what orders ties: whether all of it can be bought, whether it is a primary reading, and its chips."""
-    status = max(AVAILABILITY.index(one.status) for one in c.systems)
-    return status, any(one.alternative_of for one in c.systems), c.chips
-
-
-def _primary(c: Choice) -> tuple[str, ...]:
-    """Return the ids of the systems that a choice is a reading of."""
-    return tuple(one.alternative_of or one.id for one in c.systems)
-
-
-def same(c: Choice, best: Choice) -> bool:
-    """Whether two choices tie: both keep the promise, or neither, and they are within `TIED` of each other."""
-    return bool(c.valid) == bool(best.valid) and abs(c.merit() / best.merit() - 1) <= TIED
 
 
 def _in_unit(c: Choice, name: str, basis: str = "") -> str:
@@ -321,7 +312,8 @@ class Plan(Card):
 
     `second` is the best system's next mapping, `refused` says why a system has no choice, `beside` are the best of the
     other kinds of software on the best system, and `gpus`, where no system was named, those of GPUs that can be rented.
-    `nearest` names what would work where no system keeps the promises or holds the model.
+    `nearest` names what would work where no system keeps the promises or holds the model. `demand` is the size that was
+    asked for, and `beyond` are choices of which its limit allows no instance.
     """
 
     model: Transformer
@@ -332,6 +324,35 @@ class Plan(Card):
     beside: tuple[Choice, ...]
     gpus: tuple[Choice, ...] = ()
     nearest: str = ""
+    demand: Demand | None = None
+    beyond: tuple[Choice, ...] = ()
+
+    def merit(self, c: Choice) -> float:
+        """Return what orders the choices: tokens/s within the limit of the demand, or of a paid chip without one."""
+        return demand_merit(self.demand)(c) if self.demand else c.merit()
+
+    @property
+    def capacity(self) -> Capacity | None:
+        """Instances, spares, bill and watts of the best choice for the demand; None for a pair, and if nothing fits."""
+        return self.capacity_of(self.best) if self.best and not isinstance(self.best, Pair) else None
+
+    def capacity_of(self, c: Choice) -> Capacity:
+        """Return instances, spares, bill and watts of a choice of this plan for the demand."""
+        self._own(c)
+        assert self.demand is not None
+        return capacity(self.demand, c)
+
+    @property
+    def for_rent(self) -> Choice | None:
+        """The best choice that keeps the promises on a system that can be rented today; None where there is none."""
+        return next((c for c in self.choices if c.valid and all(one.status == RENTED for one in c.systems)), None)
+
+    def _own(self, c: Any) -> Choice:
+        """Return a choice of this plan; refuse any other."""
+        instance("c", c, Choice, "a Choice of this plan")
+        if not any(c is one for one in (*self.choices, *self.second, *self.beside, *self.gpus)):
+            refuse("c", f"Choice of {c.question.model.id} on {c.system.id}", "allowed is a Choice of this plan")
+        return c
 
     @property
     def best(self) -> Choice | None:
@@ -351,13 +372,13 @@ class Plan(Card):
     @property
     def same(self) -> list[str]:
         """Other systems that do what the best one does, within 1 %."""
-        return [c.place for c in self.choices[1:] if same(c, self.choices[0])]
+        return [c.place for c in self.choices[1:] if same(c, self.choices[0], self.merit)]
 
     @property
     def runner_up(self) -> Choice | None:
         """The next system that is no other reading of the best, one that does not tie first; else the next mapping."""
-        rivals = [c for c in self.choices[1:] if _primary(c) != _primary(self.choices[0])]
-        rest = sorted(rivals, key=lambda c: same(c, self.choices[0]))
+        rivals = [c for c in self.choices[1:] if primary(c) != primary(self.choices[0])]
+        rest = sorted(rivals, key=lambda c: same(c, self.choices[0], self.merit))
         return next(iter([*rest, *self.second]), None)
 
     @property
@@ -367,16 +388,13 @@ class Plan(Card):
 
     def reason(self, c: Choice) -> str:
         """Return why a choice loses: its speed, or the resource that takes the most extra time per token."""
-        instance("c", c, Choice, "a Choice of this plan")
-        if not any(c is one for one in (*self.choices, *self.second, *self.beside, *self.gpus)):
-            refuse("c", f"Choice of {c.question.model.id} on {c.system.id}", "allowed is a Choice of this plan")
-        best = self.choices[0]
+        c, best = self._own(c), self.choices[0]
         alike = (
-            f"another reading of {' and '.join(_primary(best))}: "
-            if c is not best and _primary(c) == _primary(best)
+            f"another reading of {' and '.join(primary(best))}: "
+            if c is not best and primary(c) == primary(best)
             else ""
         )
-        if c in self.choices and same(c, best):
+        if c in self.choices and same(c, best, self.merit):
             return alike + SAME
         if c.reason == TOO_LATE:
             return f"{c.reason}: after {c.in_words('ttft_s', 's')} on an empty server"
@@ -389,7 +407,7 @@ class Plan(Card):
         verb = "take" if most == "prompts" else "takes"
         takes = f": {most} {verb} {times[0]} of chip time per token, not {times[1]}" if more[most] > 0 else ""
         overlap = " with overlapping bands" if c.high > best.low else ""
-        return f"{1 - c.merit() / best.merit():.0%} less{overlap}{takes}".replace("%", " %")
+        return f"{1 - self.merit(c) / self.merit(best):.0%} less{overlap}{takes}".replace("%", " %")
 
     @property
     def command(self) -> str:
@@ -409,8 +427,35 @@ class Plan(Card):
         return undocumented(c.option, c.step, c.dtypes)
 
     def card(self) -> list[str]:
-        """Return at most ten lines: what to run, what it makes, how sure that is, what loses, and the command."""
-        return plan_card.lines(self)
+        """Return what to run, what it makes, how sure that is, what loses, the command, and with a size the bill."""
+        sized = self.demand is not None and (self.demand.counts or self.request.requests_per_s is not None)
+        return capacity_card.lines(self) if sized else plan_card.lines(self)
+
+    def flips(self) -> Flips | None:
+        """Return what would flip the order of the best system and its rival: the best GPU for rent, else the runner-up.
+
+        None where there is no rival, or where one of the two does not keep the promises.
+        """
+        best = self.best
+        rivals = [c for c in self.gpus if c.valid] or [
+            c for c in self.choices[1:] if c.valid and c.place not in self.same
+        ]
+        if best is None or not best.valid or not rivals or isinstance(best, Pair) or isinstance(rivals[0], Pair):
+            return None
+        return flips(self.capacity_of(best), self.capacity_of(rivals[0]), self.beside)
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the plan as plain data: every figure with its ends, the bill, the instances; see `plan_data`."""
+        return plan_data.data_of(self)
+
+    def to_workbook(self, path: str | Path) -> Path:
+        """Write the owner's cost of the best system as a workbook of formulas; see `cost.workbook`.
+
+        Raises ValueError where nothing keeps the promises, or nobody prices the parts of the best system.
+        """
+        if self.best is None or not self.best.valid:
+            refuse("path", str(path), "no system keeps the promises, so that there is no cost to write")
+        return workbook.write(self.capacity_of(self.best).owned, path, self.best.tokens_per_s_per_chip)
 
     def to_frame(self, bands: bool = False) -> pd.DataFrame:
         """Return a row for each system, the best first, then the next mapping, other software, and unusable ones.
@@ -436,10 +481,3 @@ class Plan(Card):
         none = [{"system": name, "role": "refused", "why": told, "valid": False} for name, told in self.refused.items()]
         rows += [pd.DataFrame(none)] if none else []
         return pd.concat(rows, ignore_index=True)
-
-
-def candidates(
-    model: Transformer, request: Request, spec: System, efficiencies: Any, precision: str | Precision | None
-) -> list[Point]:
-    """Return the points of the two best mappings of each precision and option on a system, the best first."""
-    return _best_of(questions_of(model, request, spec, efficiencies, precision))

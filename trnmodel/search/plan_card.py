@@ -11,7 +11,7 @@ from trnmodel.search.choice import Choice
 from trnmodel.search.pairs import Pair
 from trnmodel.serving.account import TOO_LATE
 from trnmodel.steps.answers import dominant_constant
-from trnmodel.units import format_digits, format_quantity
+from trnmodel.units import counted, format_digits, format_quantity
 
 if TYPE_CHECKING:
     from trnmodel.search.plan import Plan
@@ -26,13 +26,14 @@ def lines(p: Plan) -> list[str]:
     c, after = p.best, p.runner_up
     request = f"{p.model.id}, {p.request.describe()}"
     if not c:
-        return [f"{request}: the model fits on no system that was asked.", *_nearest(p), *_others(p, after)]
-    found = [f"{request}.", _best(c), *_ties(p), _configuration(c), *_user(c), *_one_constant(c)]
+        none = "no system is within the demand" if p.beyond else "the model fits on no system that was asked"
+        return [f"{request}: {none}.", *_nearest(p), *others(p, after)]
+    found = [f"{request}.", _best(c), *ties(p), configuration(c), *documented(c), *_user(c), *one_constant(c)]
     found += _nearest(p)
     if p.beside:
         made = [f"{b.stack.kind} {_made(b) if b.valid else b.reason}" for b in p.beside]
         found.append(f"Other software on it: {', '.join(made)}.")
-    return [*found, *_runner_up(p, after), *_others(p, after), *_gpus(p), *_start(p)]
+    return [*found, *_runner_up(p, after), *others(p, after), *_gpus(p), *start(p)]
 
 
 def _runner_up(p: Plan, after: Choice | None) -> list[str]:
@@ -41,12 +42,12 @@ def _runner_up(p: Plan, after: Choice | None) -> list[str]:
         return []
     best = p.choices[0]
     apart = f" with {after.option.id}" if after.option.id != best.option.id else ""
-    apart = f" at {after.mapping}" if _named(after) == _named(best) else apart
+    apart = f" at {after.mapping}" if named(after) == named(best) else apart
     made = [_made(after)] if after.valid else []
-    return [f"Runner-up: {_named(after)}{apart}: {', '.join([*made, p.reason(after)])}."]
+    return [f"Runner-up: {named(after)}{apart}: {', '.join([*made, p.reason(after)])}."]
 
 
-def _named(c: Choice) -> str:
+def named(c: Choice) -> str:
     """Return where a choice runs, and what a buyer can get of it: the least that holds of all its systems."""
     status = max((one.status for one in c.systems), key=AVAILABILITY.index)
     return f"{c.place} ({status})"
@@ -65,27 +66,42 @@ def _share(part: float) -> str:
 def _best(c: Choice) -> str:
     """Return the best system with what it makes and the chance of that, or how near it comes to the promise."""
     if not c.valid:
-        near = f"{_named(c)} is {c.reason}, at most"
+        near = f"{named(c)} is {c.reason}, at most"
         name, unit = SPEED, f"{SPEEDS} per user"
         if c.reason == TOO_LATE:
-            near, name, unit = f"on {_named(c)} {c.reason}, after", "ttft_s", "s"
+            near, name, unit = f"on {named(c)} {c.reason}, after", "ttft_s", "s"
         return f"No system keeps the promise: {near} {c.in_words(name, unit, str(c.basis))}."
+    return f"Best: {named(c)} with {c.stack.kind} software makes {_made(c, str(c.basis))}{chance(c)}."
+
+
+def chance(c: Choice) -> str:
+    """Return in how many of the draws the promise holds; nothing where none was made."""
     request = c.question.request
     promised = request.tokens_per_s_per_user is not None or request.ttft_s is not None
-    chance = f"; the promise holds in {_share(c.chance)} of the draws" if promised else ""
-    return f"Best: {_named(c)} with {c.stack.kind} software makes {_made(c, str(c.basis))}{chance}."
+    return f"; the promise holds in {_share(c.chance)} of the draws" if promised else ""
 
 
-def _ties(p: Plan) -> list[str]:
+def ties(p: Plan) -> list[str]:
     """Return the systems that tie with the best, by name."""
-    tied = [_named(c) for c in p.choices if c.place in p.same]
+    tied = [named(c) for c in p.choices if c.place in p.same]
     return [f"Ties with it within 1 %: {', '.join(tied)}."] if tied else []
 
 
-def _configuration(c: Choice) -> str:
+def configuration(c: Choice) -> str:
     """Return the mapping with its option, and from which chip the option is borrowed."""
     borrowed = f" ({c.option.borrowed})" if c.option.borrowed else ""
-    return f"Configuration: {c.mapping}{borrowed}, on {c.chips:g} of {c.system.chips} chips."
+    return f"Configuration: {c.mapping}{borrowed}, on {c.chips:g} of {counted(c.system.chips, 'chip')}."
+
+
+def documented(c: Choice) -> list[str]:
+    """Return what documents say of the model on the software, and of its formats; nothing where all is well known."""
+    said = []
+    if c.stack.kind == "public" and not c.support.supported:
+        missing = c.support.missing or f"no document of {c.stack.id} lists it"
+        said.append(f"Not documented: {missing}.")
+    if c.quality.basis != "ideal":
+        said.append(f"Quality: {c.question.model.id} in {c.precision} {c.quality.described()}.")
+    return said
 
 
 def _user(c: Choice) -> list[str]:
@@ -102,7 +118,7 @@ def _user(c: Choice) -> list[str]:
     return [f"A user gets {c.in_words(SPEED, SPEEDS)}, and {percentile}; {busy}, decoding alone makes {alone}."]
 
 
-def _one_constant(c: Choice) -> list[str]:
+def one_constant(c: Choice) -> list[str]:
     """Return that most of a step is one fitted constant, in the words of the list of quantities; else nothing."""
     name, share = dominant_constant(c.step)
     if not name:
@@ -118,7 +134,7 @@ def _nearest(p: Plan) -> list[str]:
     return [f"Nearest that works: {p.nearest}."] if p.nearest else []
 
 
-def _others(p: Plan, after: Choice | None) -> list[str]:
+def others(p: Plan, after: Choice | None) -> list[str]:
     """Return why the other systems lose, with those of the same reason together."""
     groups: dict[str, list[str]] = {}
     for name, why in _short_reasons(p).items():
@@ -161,7 +177,7 @@ def _behind(c: Choice, best: Choice) -> str:
     return f"too slow, {format_digits(c.tokens_per_s_per_user, 2)} {SPEEDS} per user at most"
 
 
-def _start(p: Plan) -> list[str]:
+def start(p: Plan) -> list[str]:
     """Return the command that starts the best choice, or why no page gives one."""
     if p.command:
         return [p.command]

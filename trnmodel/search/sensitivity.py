@@ -51,12 +51,12 @@ class Uncertain(NamedTuple):
         return np.where(share * width < up, rising, self.high - np.sqrt((1 - share) * width * down))
 
 
-def _uncertain(label: str, low: float, value: float, high: float, given: Mapping[str, str]) -> Uncertain:
+def _uncertain(label: str, low: float, value: float, high: float, named: Mapping[str, str]) -> Uncertain:
     if not low <= value <= high:
         refuse(f"inputs: {label}", (low, value, high), "allowed are a low, a value and a high in this order")
-    how = distribution(label, given)
+    how = distribution(label, named)
     if how == "loguniform" and low <= 0:
-        if label in given:
+        if label in named:
             refuse(f"distributions[{label!r}]", how, f"{label} may be {low:g}")
         how = "uniform"
     return Uncertain(low, value, high, how)
@@ -73,26 +73,26 @@ def spans(inputs: Mapping[str, Any], distributions: Mapping[str, str] | None = N
     >>> sorted(spans({"fleet": tm.fleet()}))[:2]
     ['fleet.checkpoint_bytes_per_param', 'fleet.checkpoint_bytes_per_s']
     """
-    found = dict[str, Uncertain]()
-    named = {} if distributions is None else distributions
-    given = dict(instance("distributions", named, Mapping, "a mapping of labels to distributions"))
+    known = dict[str, Uncertain]()
+    distributions = {} if distributions is None else distributions
+    named = dict(instance("distributions", distributions, Mapping, "a mapping of labels to distributions"))
     for name, what in inputs.items():
         place = f"inputs[{shown(text('inputs', name))}]"
         if isinstance(what, Spec):
             for field, (low, high) in what.open_ranges.items():
                 label = f"{name}.{field}"
-                found[label] = _uncertain(label, low, what.at(field), high, given)
+                known[label] = _uncertain(label, low, what.at(field), high, named)
         else:
             ends = [number(place, end) for end in listed(place, what)]
             if len(ends) not in (2, 3):
                 refuse(place, what, "allowed are a spec, a low and a high, or a low, a value and a high")
-            found[name] = _uncertain(name, ends[0], ends[1] if len(ends) == 3 else sum(ends) / 2, ends[-1], given)
-    for label in given:
-        if label not in found:
-            refuse("distributions", label, f"allowed are {', '.join(found)}")
-    if not found:
+            known[name] = _uncertain(name, ends[0], ends[1] if len(ends) == 3 else sum(ends) / 2, ends[-1], named)
+    for label in named:
+        if label not in known:
+            refuse("distributions", label, f"allowed are {', '.join(known)}")
+    if not known:
         refuse("inputs", dict(inputs), "allowed is at least one input with a range")
-    return found
+    return known
 
 
 def _filled(inputs: Mapping[str, Any], values: Mapping[str, NDArray]) -> dict[str, Any]:
@@ -113,9 +113,9 @@ def common_draws(inputs: Mapping[str, Any]) -> dict[str, Any]:
     return _filled(inputs, values)
 
 
-def _answers(found: Any, points: int) -> dict[str, NDArray]:
+def _answers(answer: Any, points: int) -> dict[str, NDArray]:
     """Return the answers of a function by name; a single one is "answer", and a result gives its main figure."""
-    answers = found if isinstance(found, Mapping) else {"answer": found}
+    answers = answer if isinstance(answer, Mapping) else {"answer": answer}
     checked = {}
     for name, one in answers.items():
         value = np.asarray(getattr(one, one.FIGURE) if isinstance(one, Grounded) else one)
@@ -270,7 +270,7 @@ def sensitivity(
         fixed = np.full(lead, one.value)
         fixed[2 * place + 1 : 2 * place + 3] = one.at(ENDS)
         values[label] = np.concatenate([fixed, one.at(uniform_draws(label, draws, seed))])
-    found = _answers(function(**_filled(inputs, values)), lead + draws)
-    made = {"values": {name: all_[lead:] for name, all_ in found.items()}}
-    bars = {name: all_[:lead] for name, all_ in found.items()}
+    answers = _answers(function(**_filled(inputs, values)), lead + draws)
+    made = {"values": {name: all_[lead:] for name, all_ in answers.items()}}
+    bars = {name: all_[:lead] for name, all_ in answers.items()}
     return Sensitivity(seed=seed, draws=draws, inputs=known, bars=bars, reason_mask=np.zeros((), int), **made)

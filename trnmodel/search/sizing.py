@@ -73,8 +73,8 @@ def longest_context(
     batch, rows = np.atleast_1d(numbers("batches", batches, 1)), []
     for tp in integers("tps", tps):
         one = d.fit(batch[:, None], contexts, prompt, tp=tp)
-        found = np.where(one.valid, contexts, 0).max(axis=1)
-        rows.append({"tp": tp, "batch": batch, "context": found, "most": m.max_context, "basis": one.basis})
+        longest = np.where(one.valid, contexts, 0).max(axis=1)
+        rows.append({"tp": tp, "batch": batch, "context": longest, "most": m.max_context, "basis": one.basis})
     return tidy(rows)
 
 
@@ -130,8 +130,8 @@ def _smallest(d: Deployment, batch: float, context: float) -> dict[str, Any]:
     ranks = domain_chips * where.ranks_per_chip
     powers = np.exp2(np.arange(np.floor(np.log2(ranks)) + 1))
     tp, ep = powers[:, None], powers[powers <= (batch if m.outline().experts else 1)]
-    found = d.fit(batch, context, tp=tp, ep=ep)
-    used = np.where(found.valid & (tp * ep <= ranks), tp * ep, np.inf)
+    fit = d.fit(batch, context, tp=tp, ep=ep)
+    used = np.where(fit.valid & (tp * ep <= ranks), tp * ep, np.inf)
     best = np.unravel_index(used.argmin(), used.shape)
     fits = np.isfinite(used[best])
     stored = sum(needed_bytes(d, batch, context).values())
@@ -144,9 +144,9 @@ def _smallest(d: Deployment, batch: float, context: float) -> dict[str, Any]:
         "ep": ep[best[1]] if fits else np.nan,
         "floor_chips": float(np.ceil(stored / where.chip.hbm_bytes)),
         "system_chips": domain_chips,
-        "fill": float((found.first_rank_total_bytes / found.first_rank_capacity_bytes)[best]) if fits else np.nan,
-        "stack": found.stack.id,
-        "basis": found.basis,
+        "fill": float((fit.first_rank_total_bytes / fit.first_rank_capacity_bytes)[best]) if fits else np.nan,
+        "stack": fit.stack.id,
+        "basis": fit.basis,
     }
 
 
@@ -173,11 +173,11 @@ def remedy(d: Deployment, batch: float, context: float) -> str:
     >>> remedy(Deployment(model="llama-3.1-405b", system="trn2.48xlarge", mapping=Mapping(tp=1)), 16, 4096)
     'tp = 64 holds it'
     """
-    found = _smallest(d, batch, context)
-    if np.isnan(found["chips"]):
+    smallest = _smallest(d, batch, context)
+    if np.isnan(smallest["chips"]):
         return "no tp and ep hold it there"
-    experts = f" with ep = {found['ep']:g}" if found["ep"] > 1 else ""
-    return f"tp = {found['tp']:g}{experts} holds it"
+    experts = f" with ep = {smallest['ep']:g}" if smallest["ep"] > 1 else ""
+    return f"tp = {smallest['tp']:g}{experts} holds it"
 
 
 def needed_bytes(d: Deployment, batch: float, context: float) -> dict[str, float]:

@@ -23,8 +23,8 @@ from trnmodel.models.transformer import model as read_model
 from trnmodel.result import Card, tidy
 from trnmodel.search.chip_seconds import TokenCost, TokenCostQuestion, chosen, cost_line, joint_widths, uncertain
 from trnmodel.search.grid import computes
-from trnmodel.search.plan import asked_systems
 from trnmodel.search.sensitivity import Sensitivity, sensitivity
+from trnmodel.search.single import asked_systems
 from trnmodel.steps.request import Request, one_request
 from trnmodel.units import MILLION, format_within
 
@@ -49,15 +49,15 @@ class TokenCosts(Card):
 
     def __getitem__(self, which: tuple[str, str]) -> TokenCost:
         """Return the line of a system and a kind of software."""
-        found = {(one.system.id, one.stack_kind): one for one in self.lines}
+        lines = {(one.system.id, one.stack_kind): one for one in self.lines}
         if not isinstance(which, tuple) or len(which) != 2 or not all(isinstance(word, str) for word in which):
             refuse(
                 "which", which, 'allowed is an id of a system and a kind of software, such as ("hgx-h100", "public")'
             )
         system, software = which
         one_of("system", system, self.systems, "one of the systems asked for")
-        choice("software", software, [kind for name, kind in found if name == system])
-        return found[which]
+        choice("software", software, [kind for name, kind in lines if name == system])
+        return lines[which]
 
     @property
     def systems(self) -> list[str]:
@@ -109,10 +109,10 @@ class TokenCosts(Card):
             rival = other[one.stack_kind]
             row: dict[str, Any] = {"system": system, "against": against, "software": one.stack_kind}
             names = ("break_even_usd_per_chip_h", "break_even_usd_per_chip_h_low", "break_even_usd_per_chip_h_high")
-            row |= dict(zip(names, _tie(one, rival), strict=True)) | {"usd_per_chip_h": one.usd_per_chip_h}
-            told = [f"{who.system.id}: {who.lacking}" for who in (one, rival) if who.lacking]
-            told += [f"{against}: {rival.rent.why}"] * bool(rival.rent.why)
-            rows.append(row | {"basis": one.basis, "reason": "; ".join(told)})
+            row |= dict(zip(names, tie(one, rival), strict=True)) | {"usd_per_chip_h": one.usd_per_chip_h}
+            lacking = [f"{who.system.id}: {who.lacking}" for who in (one, rival) if who.lacking]
+            lacking += [f"{against}: {rival.rent.why}"] * bool(rival.rent.why)
+            rows.append(row | {"basis": one.basis, "reason": "; ".join(lacking)})
         return rows
 
     def hosted(self) -> pd.DataFrame:
@@ -128,16 +128,16 @@ class TokenCosts(Card):
         rows = list[dict[str, Any]]()
         for api in hosted(self.question.model.id):
             for one in self.lines:
-                asked = api.usd_per_token(one.input_tokens, one.output_tokens) * MILLION
+                api_usd = api.usd_per_token(one.input_tokens, one.output_tokens) * MILLION
                 row: dict[str, Any] = {"seller": api.seller, "date": api.printed_date, "source": api.source}
-                row |= {"api_usd_per_mtoken": asked, "system": one.system.id, "software": one.stack_kind}
+                row |= {"api_usd_per_mtoken": api_usd, "system": one.system.id, "software": one.stack_kind}
                 row |= {
-                    "api_generated_usd_per_mtoken": asked * (one.input_tokens + one.output_tokens) / one.output_tokens
+                    "api_generated_usd_per_mtoken": api_usd * (one.input_tokens + one.output_tokens) / one.output_tokens
                 }
                 low, high = one.ends("blended_usd_per_mtoken")
-                row |= {"break_even_utilisation": one.blended_usd_per_mtoken / asked}
+                row |= {"break_even_utilisation": one.blended_usd_per_mtoken / api_usd}
                 rows.append(
-                    row | {"break_even_utilisation_low": low / asked, "break_even_utilisation_high": high / asked}
+                    row | {"break_even_utilisation_low": low / api_usd, "break_even_utilisation_high": high / api_usd}
                 )
         return tidy(rows)
 
@@ -203,11 +203,11 @@ class TokenCosts(Card):
         if other or priced:
             lines += [self._tied(name, other or priced[0]) for name in ties]
         table = self.hosted().drop_duplicates("seller") if priced else ()
-        told = [
+        others = [
             f"{one.api_generated_usd_per_mtoken:.3g} by {one.seller} ({one.date})"
             for one in getattr(table, "itertuples", list)()
         ]
-        return [*lines, *([f"hosted APIs, on the same requests: {', '.join(told)}"] if told else [])]
+        return [*lines, *([f"hosted APIs, on the same requests: {', '.join(others)}"] if others else [])]
 
     def _id(self, argument: str, name: str) -> str:
         """Return the id of one of the requested systems, from any of its names."""
@@ -217,12 +217,12 @@ class TokenCosts(Card):
 
     def _tied(self, system: str, against: str) -> str:
         """At what price a system costs what another one does, in words."""
-        told = []
+        parts = []
         for row in self.ties(system, against):
             mid, low, high = (float(np.mean(row[f"break_even_usd_per_chip_h{end}"])) for end in ("", "_low", "_high"))
             why = row["reason"] if "no price" in row["reason"] else "out of reach"
-            told.append(f"{row['software']} {format_within(mid, low, high) if np.isfinite(mid) else why}")
-        return f"{system} ties with {against} at these $ per chip-hour: {', '.join(told)}"
+            parts.append(f"{row['software']} {format_within(mid, low, high) if np.isfinite(mid) else why}")
+        return f"{system} ties with {against} at these $ per chip-hour: {', '.join(parts)}"
 
     def to_frame(self, bands: bool = False) -> pd.DataFrame:
         """Return a row for each system and kind of software; with `bands`, the ends of the blended cost too."""
@@ -231,14 +231,14 @@ class TokenCosts(Card):
         return pd.concat([one.to_frame(bands) for one in self.lines], ignore_index=True)
 
 
-def _tie(one: TokenCost, other: TokenCost) -> tuple[Any, Any, Any]:
+def tie(one: TokenCost, other: TokenCost) -> tuple[Any, Any, Any]:
     """Price at which one ties with another, with the ends of its range over the common draws."""
     if not (one.fast_enough and other.fast_enough):
         return np.nan, np.nan, np.nan
     times = other.chip_s() / one.chip_s()
     below, above = joint_widths(other, times, other.common_chip_s() / one.common_chip_s())
-    tie = np.asarray(other.usd_per_chip_h) * times
-    return tie, tie * np.exp(-below), tie * np.exp(above)
+    price = np.asarray(other.usd_per_chip_h) * times
+    return price, price * np.exp(-below), price * np.exp(above)
 
 
 @declare(
@@ -340,7 +340,7 @@ def token_cost(
     return TokenCosts(q, tuple(lines))
 
 
-def _owned(cost: Cost) -> Rent:
+def owned_rent(cost: Cost) -> Rent:
     """Return the owner's cost of a useful chip-hour as a price."""
     spec, why = cost.system, "" if np.all(cost.valid) else f"{cost.system.id}, owned: {cost.reason}"
     about: dict[str, Any] = {
@@ -364,7 +364,7 @@ def _price(pricing: Any, spec: System, model: Transformer, region: str | None) -
     owned = pricing if isinstance(pricing, Cost) else None
     if owned is not None:
         same_owner("pricing", owned, spec, model)
-    pricing = pricing if owned is None else _owned(owned)
+    pricing = pricing if owned is None else owned_rent(owned)
     return rent(spec, pricing, region) if isinstance(pricing, str | Rent) else own(
         spec, numbers("pricing", pricing, TINY)
     ), owned

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnmodel.result import stacked, tidy
-from trnmodel.search.train_run import Spent, TrainRun
+from trnmodel.search.train_run import TrainRun
+from trnmodel.search.train_runs import TrainRuns, budget, row_of
 from trnmodel.search.trainings import at_stated_mfu
-from trnmodel.units import BILLION, MILLION, TRILLION, format_digits, format_quantity, format_within
+from trnmodel.units import MWH, format_digits, format_quantity, format_within
 
 if TYPE_CHECKING:
     import pandas as pd
 
-SCALES = {"T": TRILLION, "B": BILLION, "M": MILLION}
 COST, FREE, NEVER = (
     "constraints that change the days",
     "constraints that cost nothing",
@@ -21,19 +21,7 @@ COST, FREE, NEVER = (
 COSTLY = 0.005  # share of the days from which on a constraint is told with a number
 
 
-def budget(tokens: float) -> str:
-    """Return a number of tokens in short form.
-
-    Examples
-    --------
-    >>> budget(15e12), budget(3e11)
-    ('15T', '300B')
-    """
-    found = next(((letter, scale) for letter, scale in SCALES.items() if tokens >= scale), ("", 1.0))
-    return f"{format_digits(tokens / found[1], 3)}{found[0]}"
-
-
-def lines(run: TrainRun, owner: str = "hyperscaler", pricing: str = "capacity-block") -> list[str]:
+def lines(run: TrainRun) -> list[str]:
     """Return the run as lines of text; for one that fits nowhere, the memory that it lacks.
 
     Examples
@@ -60,7 +48,7 @@ def lines(run: TrainRun, owner: str = "hyperscaler", pricing: str = "capacity-bl
         *([f"next: {'; '.join(run.next())}"] if run.next() else []),
         *_constraints(run),
         *_stated(run),
-        *_spent(run, owner, pricing),
+        *_spent(run),
     ]
 
 
@@ -82,23 +70,18 @@ def _stated(run: TrainRun) -> list[str]:
     return [f"at the MFU that sources state: {', '.join(told)}"] if told else []
 
 
-def _spent(run: TrainRun, owner: str, pricing: str) -> list[str]:
-    useful = run.goodput()
-    share = format_digits(100 * float(useful.goodput), 3)
+def _spent(run: TrainRun) -> list[str]:
+    spent, q = run.spending(), run.question
+    share = format_digits(100 * float(run.useful().goodput), 3)
     return [
-        f"calendar: {run.calendar_days(useful).told('days')}, {share} % of the time of chips and spares is useful",
-        f"owned by a {owner}: {_usd(run.owner_usd(owner, useful))}",
-        f"rented ({pricing}): {_usd(run.renter_usd(pricing, useful=useful))}",
+        f"calendar: {spent['calendar_days'].told('days')}, {share} % of the time of chips and spares is useful",
+        f"owned by a {q.owner_id}: {spent['owner_usd'].usd_in_words()}",
+        f"rented ({q.pricing}): {spent['renter_usd'].usd_in_words()}",
+        f"energy at the site: {spent['site_j'].told('MWh', MWH)}",
     ]
 
 
-def _usd(one: Spent) -> str:
-    if one.why:
-        return one.why
-    return f"${one.told('million', MILLION) if one.value >= MILLION else one.told('')}"
-
-
-def frame(run: TrainRun, owner: str = "hyperscaler", pricing: str = "capacity-block") -> pd.DataFrame:
+def frame(run: TrainRun) -> pd.DataFrame:
     """Every figure as rows: the run, the best sets of degrees, what constraints cost, days at stated MFUs.
 
     Examples
@@ -108,18 +91,31 @@ def frame(run: TrainRun, owner: str = "hyperscaler", pricing: str = "capacity-bl
     >>> sorted(set(table.what))
     ['constraint', 'degrees', 'run', 'stated MFU']
     """
-    own = run.to_frame(bands=True).assign(mapping=run.words, chip_peak=float(run.step.peak_flop_per_s))
+    return _parts(run, run.to_frame(bands=True).assign(**row_of(run)))
+
+
+def _parts(run: TrainRun, own: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of a run, of which `own` is the first."""
     if not run.valid:
         return own.assign(what="run")
-    useful = run.goodput()
-    spent = {
-        "calendar_days": run.calendar_days(useful),
-        "owner_usd": run.owner_usd(owner, useful),
-        "renter_usd": run.renter_usd(pricing, useful=useful),
-    }
-    ends = {"": "value", "_low": "low", "_high": "high", "_why": "why"}
-    more = {f"{name}{end}": getattr(one, field) for name, one in spent.items() for end, field in ends.items()}
-    first = tidy([run.table.iloc[0].to_dict() | own.iloc[0].to_dict() | more])
-    return stacked(
-        {"run": first, "degrees": run.table, "constraint": run.constraints(), "stated MFU": at_stated_mfu(run)}, "what"
-    )
+    first = tidy([run.table.iloc[0].to_dict() | own.iloc[0].to_dict()])
+    more = {"degrees": run.table, "constraint": run.constraints(), "stated MFU": at_stated_mfu(run)}
+    return stacked({"run": first} | more, "what")
+
+
+def table(runs: TrainRuns) -> pd.DataFrame:
+    """Every figure of several systems as rows, those of a system as in `frame`, the best system first.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> found = table(tm.train_run("llama-3.1-8b", ["hgx-h100", "trn2-ultraserver"], tokens=1e12, chips=64))
+    >>> found[found.what == "run"].system.tolist()
+    ['hgx-h100', 'trn2-ultraserver']
+    """
+    import pandas as pd
+
+    own = runs.to_frame(bands=True)
+    parts = [_parts(run, own.iloc[[i]]).assign(system=run.system.id) for i, run in enumerate(runs.runs)]
+    refused = own.iloc[len(runs.runs) :].dropna(axis=1, how="all").assign(what="refused")
+    return pd.concat([*parts, *([refused] if len(refused) else [])], ignore_index=True)

@@ -5,34 +5,66 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Mapping as Mapping_
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trnmodel.arguments import TINY, instance, integer, number, numbers, refuse, shown, text
+from trnmodel.arguments import (
+    TINY,
+    ImpossibleError,
+    Same,
+    instance,
+    integer,
+    number,
+    numbers,
+    refuse,
+    shown,
+    text,
+)
+from trnmodel.catalog import facilities
+from trnmodel.catalog.facilities import Facility
 from trnmodel.catalog.prices import Owner
-from trnmodel.catalog.rents import Rent, rent
+from trnmodel.catalog.prices import owner as read_owner
+from trnmodel.catalog.rents import PRICINGS, Rent, known_place, rent
 from trnmodel.catalog.specs import Precision
 from trnmodel.catalog.systems import System, roomy
+from trnmodel.catalog.systems import find as find_system
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.catalog.trainers import Trainer
 from trnmodel.cost.matching import same_owner
-from trnmodel.cost.tco import tco
-from trnmodel.declared import MODEL, PRECISION, STACK, SYSTEM, Flag, Integer, Number, Several, Word, declare
+from trnmodel.cost.tco import Cost, tco
+from trnmodel.declared import (
+    MODEL,
+    PRECISION,
+    SEVERAL,
+    STACK,
+    Checked,
+    Flag,
+    Integer,
+    Named,
+    Number,
+    Several,
+    Word,
+    declare,
+)
+from trnmodel.formulas.energy import facility_w
 from trnmodel.formulas.training import RECOMPUTES
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.quantities import quantity
 from trnmodel.reliability.goodput import Goodput, goodput
 from trnmodel.result import SCALES, Basis, Grounded, tidy
+from trnmodel.search.plan import asked_systems
+from trnmodel.search.train_runs import TrainRuns, side_by_side
 from trnmodel.search.train_search import CUTS, Space, space
 from trnmodel.search.train_search import told as tabled
+from trnmodel.search.train_size import CHIPS, MOST, OWNER, ROUNDING, TrainRunQuestion, checkpoint_bytes, sized
 from trnmodel.steps.legal import most_tokens, refuse_longer
 from trnmodel.steps.mapping import DEGREES, Mapping
-from trnmodel.training.rank import ELEMENT_BYTES
 from trnmodel.training.step import TrainStep
-from trnmodel.units import DAY, HOUR, counted, format_digits, format_within
+from trnmodel.units import DAY, HOUR, MILLION, counted, format_digits, format_within
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +72,6 @@ if TYPE_CHECKING:
 BATCH_TOKENS = 2**24  # of a step of Llama 3.1 405B through most of its run
 SEQ = 8192  # of most of it
 WHOLE = 0.05  # share of the chips asked for by which whole domains may be more
-MOST = 2**20  # chips, sequences of a step
 
 
 class Spent(NamedTuple):
@@ -57,6 +88,12 @@ class Spent(NamedTuple):
         scale, unit = number("scale", scale, *SCALES), text("unit", unit)
         return self.why or format_within(self.value / scale, self.low / scale, self.high / scale, unit, self.basis)
 
+    def usd_in_words(self) -> str:
+        """Dollars in words, from a million on in millions."""
+        if self.why:
+            return self.why
+        return f"${self.told('million', MILLION) if self.value >= MILLION else self.told('')}"
+
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class TrainRun(Grounded):
@@ -64,7 +101,8 @@ class TrainRun(Grounded):
 
     `step` is `tm.train_step` of `mapping`; where nothing fits in memory it is the point that lacks least, and `days` is
     NaN. `table` has the best sets of degrees, and by which part of the step the others lose. What failures add is
-    `goodput` and `calendar_days`, what it costs `owner_usd` and `renter_usd`, what a constraint costs `constraints`.
+    `goodput` and `calendar_days`, what it costs `owner_usd` and `renter_usd`, its energy `site_j`, what a constraint
+    costs `constraints`. Who pays and how stands in `question`, unless a method is told otherwise.
     """
 
     FIGURE: ClassVar[str] = "days"
@@ -85,6 +123,7 @@ class TrainRun(Grounded):
     step: TrainStep
     table: pd.DataFrame
     space: Space
+    question: TrainRunQuestion
 
     def judge(self) -> Basis:
         """Return the basis of its step."""
@@ -135,7 +174,7 @@ class TrainRun(Grounded):
     @property
     def checkpoint_bytes(self) -> float:
         """Weights and states of the optimizer of all parameters."""
-        return self.model.total_params * (ELEMENT_BYTES + self.stack.optimizer_bytes)
+        return checkpoint_bytes(self.model, self.stack.optimizer_bytes)
 
     @property
     def missing_bytes(self) -> float:
@@ -164,10 +203,14 @@ class TrainRun(Grounded):
         found = goodput(self.system, self.chips, checkpoint_bytes=self.checkpoint_bytes, **how)
         return replace(found, model=self.model)
 
+    def useful(self) -> Goodput:
+        """Return the useful share of the run's time as `goodput` gives it without more, computed once."""
+        return _usual(Same(self))
+
     def _useful(self, useful: Goodput | None) -> Goodput:
         """Return the useful share of this run, or check that one passed is of its system, model and chips."""
         if useful is None:
-            return self.goodput()
+            return self.useful()
         g = instance("useful", useful, Goodput, "a Goodput, such as run.goodput()")
         same_owner("useful", g, self.system, self.model)
         if np.size(g.goodput) > 1 or np.any(g.chips != self.chips):
@@ -184,17 +227,26 @@ class TrainRun(Grounded):
         own = (1 - g.spare_lost) / g.goodput
         return self._spent(float(self.days * own), _shares(g))
 
-    def owner_usd(self, owner: str | Owner = "hyperscaler", useful: Goodput | None = None) -> Spent:
+    def owned_hour(self, owner: str | Owner | None = None, useful: Goodput | None = None) -> Cost:
+        """Return the cost of a chip-hour of the run to its owner, by default the owner of the question."""
+        return tco(self.system, owner=self.question.owner if owner is None else owner, goodput=self._useful(useful))
+
+    def owner_usd(self, owner: str | Owner | None = None, useful: Goodput | None = None) -> Spent:
         """Dollars of the run to the one who owns its chips and spares: useful chip-hours at `tm.tco`'s useful hour."""
-        hour = tco(self.system, owner=owner, goodput=self._useful(useful))
+        hour = self.owned_hour(owner, useful)
         if not hour.valid:
             return self._spent(np.nan, (0.0, 0.0), str(hour.reason))
         return self._spent(float(self.chip_hours * hour.useful_usd_per_h), hour.widths("useful_usd_per_h")[::-1])
 
     def renter_usd(
-        self, pricing: str | Rent = "capacity-block", region: str | None = None, useful: Goodput | None = None
+        self, pricing: str | Rent | None = None, region: str | None = None, useful: Goodput | None = None
     ) -> Spent:
-        """Dollars of the run to the one who rents its chips and spares, at a published price of an hour of a chip."""
+        """Dollars of the run to the one who rents its chips and spares, at a published price of an hour of a chip.
+
+        Without a pricing it is that of the question, in its region.
+        """
+        if pricing is None:
+            pricing, region = self.question.pricing, self.question.region if region is None else region
         price, g = rent(self.system, pricing, region), self._useful(useful)
         if price.why:
             return self._spent(np.nan, (0.0, 0.0), price.why)
@@ -202,6 +254,43 @@ class TrainRun(Grounded):
         below, above = _shares(g)
         wide = np.hypot(above, low), np.hypot(below, high)
         return self._spent(float(self.chip_hours / g.goodput * price.usd_per_chip_h), wide[::-1])
+
+    def site_j(
+        self,
+        owner: str | Owner | None = None,
+        facility: str | Facility | None = None,
+        useful: Goodput | None = None,
+    ) -> Spent:
+        r"""Energy of the run at the site [J]: the mean power of its chips and spares, as in the owner's electricity.
+
+        .. math:: E = \frac{3600\,h}{g}\; P\, \mathrm{PUE}
+
+        with h chip-hours of the run, its goodput g, and the mean power P of a chip with its share of the server, which
+        is the owner's share of the provisioned power; the share is that of measured training servers.
+        """
+        hour, g = self.owned_hour(owner, useful), self._useful(useful)
+        if not hour.valid:
+            return self._spent(np.nan, (0.0, 0.0), str(hour.reason))
+        site = hour.facility if facility is None else facilities.facility(facility)
+        watts = facility_w(hour.mean_w, site.annual_pue)
+        below, above = hour.widths("mean_w")
+        low, high = (np.log(end / site.annual_pue) for end in facilities.ends(site, "annual_pue"))
+        less, more = _shares(g)
+        wide = np.sqrt(below**2 + low**2 + more**2), np.sqrt(above**2 + high**2 + less**2)
+        return self._spent(float(self.chip_hours / g.goodput * HOUR * watts), wide[::-1])
+
+    def bill_usd(self, useful: Goodput | None = None) -> Spent:
+        """Dollars of the run to the one who pays in the question: "rented" or "owned"."""
+        return self.owner_usd(useful=useful) if self.question.bill == "owned" else self.renter_usd(useful=useful)
+
+    def spending(self) -> dict[str, Spent]:
+        """Return days with failures, dollars and joules by name, of the question's owner and pricing."""
+        return {
+            "calendar_days": self.calendar_days(),
+            "owner_usd": self.owner_usd(),
+            "renter_usd": self.renter_usd(),
+            "site_j": self.site_j(),
+        }
 
     def _spent(self, value: float, widths: tuple[Any, Any], why: str = "") -> Spent:
         """Return a figure that is divided by a share, so that it is high where the share is low."""
@@ -261,6 +350,12 @@ def _because(part: str) -> str:
     return f" because of {title[:1].lower()}{title[1:]}" if part else ""
 
 
+@lru_cache(maxsize=64)
+def _usual(run: Same[TrainRun]) -> Goodput:
+    """Return the useful share of a run as it is asked without more, computed once."""
+    return run.it.goodput()
+
+
 HOW = ("fleet", "swap", "spare_chips", "interval_s", "step_spread", "failure_domain_chips")
 
 
@@ -317,11 +412,65 @@ def domains(system: str | System, chips: float) -> System:
     return one if one.count == count else read_system(system, count)
 
 
+@overload
+def train_run(
+    model: str | Transformer,
+    systems: str | System,
+    *,
+    tokens: float,
+    chips: float | None = None,
+    days: float | None = None,
+    usd: float | None = None,
+    bill: str = "rented",
+    pricing: str = "capacity-block",
+    region: str | None = None,
+    owner: str | Owner = OWNER,
+    precision: str | Precision = "bf16",
+    efficiencies: str | Trainer | None = None,
+    seq: int | None = None,
+    global_batch: int | None = None,
+    batch_slack: float = 0.05,
+    recompute: Iterable[str] = ("none", "selective", "full"),
+    zero: Iterable[int] = (0, 1, 3),
+    sequence_parallel: Iterable[bool] = (True, False),
+    max_cp: int = 1,
+    best: int = 5,
+) -> TrainRun: ...
+@overload
+def train_run(
+    model: str | Transformer,
+    systems: list[str | System] | list[str] | list[System] | tuple[str | System, ...],
+    *,
+    tokens: float,
+    chips: float | None = None,
+    days: float | None = None,
+    usd: float | None = None,
+    bill: str = "rented",
+    pricing: str = "capacity-block",
+    region: str | None = None,
+    owner: str | Owner = OWNER,
+    precision: str | Precision = "bf16",
+    efficiencies: str | Trainer | None = None,
+    seq: int | None = None,
+    global_batch: int | None = None,
+    batch_slack: float = 0.05,
+    recompute: Iterable[str] = ("none", "selective", "full"),
+    zero: Iterable[int] = (0, 1, 3),
+    sequence_parallel: Iterable[bool] = (True, False),
+    max_cp: int = 1,
+    best: int = 5,
+) -> TrainRuns: ...
 @declare(
     model=MODEL,
-    system=SYSTEM,
+    systems=Checked("the id or name of a system, or a list of them", SEVERAL),
     tokens=Number(TINY),
     chips=Integer(1, MOST),
+    days=Number(TINY),
+    usd=Number(TINY),
+    bill=Word(("rented", "owned")),
+    pricing=Word(PRICINGS),
+    region=Checked("a region or seller that a published price names", {"type": "string"}),
+    owner=Named("an owner"),
     precision=PRECISION,
     efficiencies=STACK,
     seq=Integer(),
@@ -335,10 +484,16 @@ def domains(system: str | System, chips: float) -> System:
 )
 def train_run(
     model: str | Transformer,
-    system: str | System,
+    systems: Any,
     *,
     tokens: float,
-    chips: float = 8192,
+    chips: float | None = None,
+    days: float | None = None,
+    usd: float | None = None,
+    bill: str = "rented",
+    pricing: str = "capacity-block",
+    region: str | None = None,
+    owner: str | Owner = OWNER,
     precision: str | Precision = "bf16",
     efficiencies: str | Trainer | None = None,
     seq: int | None = None,
@@ -349,8 +504,8 @@ def train_run(
     sequence_parallel: Iterable[bool] = (True, False),
     max_cp: int = 1,
     best: int = 5,
-) -> TrainRun:
-    r"""Days of a training run on the best mapping of all legal ones.
+) -> TrainRun | TrainRuns:
+    r"""Return a training run on the best mapping of all legal ones, or those of several systems side by side.
 
     .. math:: d = \frac{T}{86400\; \max_m r(m)}
 
@@ -360,12 +515,25 @@ def train_run(
     ----------
     model, precision : str or object
         As in `tm.train_step`. [-]
-    system : str or System
-        Whose scale-up domains are joined. [-]
+    systems : str or System, or a list of them
+        System whose scale-up domains are joined; a list puts systems side by side. [-]
     tokens : float
         Tokens to be seen, T. [token]
-    chips : float
-        Chips of the job; of whole domains the fewest that have as many. [-]
+    chips : float, optional
+        Chips of the job; of whole domains the fewest that have as many. Default 8,192, unless days or dollars size the
+        job. [-]
+    days : float, optional
+        Days that the run may take, failures counted. Without `chips` the job has the fewest whole domains that end in
+        time. [d]
+    usd : float, optional
+        Dollars that the run may cost, as `bill` says. Without `chips` and `days` the job has the whole domains that end
+        first within them. [USD]
+    bill : str
+        Whose dollars `usd` limits: "rented" at `pricing`, or "owned". [-]
+    pricing, region : str
+        How and where chips are rented, as in `tm.rent`. [-]
+    owner : str or Owner
+        Who owns in the dollars of an owner, as in `tm.tco`. [-]
     efficiencies : str or Trainer, optional
         "public" (default), "hand-tuned" or "ideal"; an id, or a stack. [-]
     seq : int, optional
@@ -382,13 +550,27 @@ def train_run(
 
     Returns
     -------
-    run : TrainRun
+    run : TrainRun or TrainRuns
         `.days` with `.low`, `.high` and `.basis`; `.step`, `.mapping`, `.table`, `.constraints()`, and what it costs.
+        Of a list of systems `.runs`, the best first, `.ties`, `.leads`, `.difference(a, b)`, and why others are
+        `.refused`.
 
     Raises
     ------
     ValueError
-        An unknown name, a number out of its range, chips that are no whole domains.
+        An unknown name, a number out of its range, chips that are no whole domains. Where nothing can satisfy the
+        days or the dollars, the error is an `ImpossibleError`; it names the fastest or the cheapest run.
+
+    Notes
+    -----
+    Days fall with chips only nearly: the divisors of the number of domains decide how a batch is shared out, and from
+    some size on failures take more than chips bring. Powers of two of domains are tried up to 2^20 chips, then one
+    number of each of 64 blocks between them, and at last those between the best one and its neighbours. A number that
+    is not tried may need somewhat fewer chips.
+
+    Systems of a list are compared in common draws: those with the same software and chip share its error, and all
+    share that of the failures. A system that cannot be asked, or not in time or budget, is among `.refused`; where no
+    system is left, the error is raised.
 
     Examples
     --------
@@ -396,31 +578,80 @@ def train_run(
     >>> run = tm.train_run("llama-3.1-8b", "hgx-h100", tokens=15e12, chips=1024)
     >>> bool(run.low < run.days < run.high), run.chips, str(run.bound)
     (True, 1024.0, 'work')
+    >>> both = tm.train_run("llama-3.1-8b", ["hgx-h100", "trn2-ultraserver"], tokens=1e12, chips=1024)
+    >>> both.best.system.id, both.ties
+    ('hgx-h100', [])
     """
     chosen = read_model(model)
-    where = domains(system, chips)
+    if region is not None:
+        known_place(region)
     seq = int(min(SEQ, most_tokens(chosen))) if seq is None else seq
     refuse_longer(chosen, "seq", seq)
-    if global_batch is None:
-        global_batch = max(BATCH_TOKENS // seq, 1)
-    found = space(
-        chosen,
-        where,
-        global_batch=global_batch,
-        recompute=recompute,
-        zero=zero,
-        max_cp=max_cp,
-        sequence_parallel=sequence_parallel,
-        batch_slack=batch_slack,
-        seq=seq,
-        precision=precision,
-        efficiencies=efficiencies,
-    )
-    places = found.different(best)
-    place = places[0] if places else int(found.memory_bytes.argmin())
-    step = found.step(place)
-    return TrainRun(
+    ask = {
+        "global_batch": max(BATCH_TOKENS // seq, 1) if global_batch is None else global_batch,
+        "recompute": list(recompute),
+        "zero": list(zero),
+        "max_cp": max_cp,
+        "sequence_parallel": list(sequence_parallel),
+        "batch_slack": batch_slack,
+        "seq": seq,
+        "precision": precision,
+        "efficiencies": efficiencies,
+    }
+    question = TrainRunQuestion(
         model=chosen,
+        tokens=tokens,
+        chips=CHIPS if chips is None and days is None and usd is None else chips,
+        days=days,
+        usd=usd,
+        bill=bill,
+        pricing=pricing,
+        region=region,
+        owner=OWNER if isinstance(owner, str) and owner == OWNER else read_owner(owner),  # an unknown one is refused
+        ask=ask,
+        best=best,
+    )
+    if isinstance(systems, str | System):
+        return _run(question, find_system(systems, "systems"))
+    if systems is None:
+        refuse("systems", systems, "allowed are ids or names of systems, one or several")
+    return side_by_side(question, asked_systems(systems), _run)
+
+
+def _run(question: TrainRunQuestion, system: System) -> TrainRun:
+    """Return the run of a question on one system; raise ImpossibleError where it takes too long or costs too much."""
+    if question.chips is not None:
+        run = _best(question, domains(system, question.chips))
+    else:
+        one = read_system(system, 1)
+        count = sized(question, one)
+        run = _best(question, one if count == one.count else read_system(system, count))
+    return _within(run)
+
+
+def _within(run: TrainRun) -> TrainRun:
+    """Return a run that is within the days and the dollars of its question; raise ImpossibleError for any other."""
+    q = run.question
+    if not run.valid:
+        return run
+    where = f"{run.chips:,.0f} chips of {run.system.id}"
+    if q.days is not None and (lasting := run.calendar_days()).value > q.days * (1 + ROUNDING):
+        raise ImpossibleError(f"days={q.days:.15g}: {where} take {lasting.told('days')}")
+    if q.usd is not None:
+        bill = run.bill_usd()
+        if bill.why or bill.value > q.usd * (1 + ROUNDING):
+            raise ImpossibleError(f"usd={q.usd:.15g}: {where}, {q.bill}: {bill.usd_in_words()}")
+    return run
+
+
+def _best(question: TrainRunQuestion, where: System) -> TrainRun:
+    """Return the run on the best mapping of all chips of a system."""
+    found = space(question.model, where, **question.ask)
+    places = found.different(question.best)
+    place = places[0] if places else int(found.memory_bytes.argmin())
+    step, tokens = found.step(place), question.tokens
+    return TrainRun(
+        model=question.model,
         system=where,
         precision=step.precision,
         stack=step.stack,
@@ -434,5 +665,6 @@ def train_run(
         step=step,
         table=tabled(found, places),
         space=found,
+        question=question,
         reason_mask=step.reason_mask,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from collections.abc import Mapping as Mapping_
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import product
@@ -36,22 +37,26 @@ def _divisors(n: int) -> tuple[int, ...]:
     return tuple(sorted({*low, *(n // d for d in low)}))
 
 
-def _products(ranks: int, max_cp: int) -> Iterator[tuple[int, ...]]:
-    """All (tp, pp, dp, ep, cp) whose product is a number of ranks, with at most so many of CP."""
-    for tp in _divisors(ranks):
-        for pp in _divisors(ranks // tp):
+def _products(ranks: int, legal: Mapping_[str, frozenset[int]]) -> Iterator[tuple[int, ...]]:
+    """All (tp, pp, dp, ep, cp) whose product is a number of ranks, of degrees that are legal by themselves."""
+    for tp in (d for d in _divisors(ranks) if d in legal["tp"]):
+        for pp in (d for d in _divisors(ranks // tp) if d in legal["pp"]):
             left = ranks // tp // pp
-            for ep in _divisors(left):
-                for cp in (d for d in _divisors(left // ep) if d <= max_cp):
+            for ep in (d for d in _divisors(left) if d in legal["ep"]):
+                for cp in (d for d in _divisors(left // ep) if d in legal["cp"]):
                     yield tp, pp, left // ep // cp, ep, cp
 
 
 def _degrees(model: Transformer, at: Site, e: Trainer, seq: int, max_cp: int) -> list[tuple[int, ...]]:
-    """Return the legal products of degrees that fill a system."""
-    found = list(_products(int(at.chips * at.ranks_per_chip), max_cp))
-    mapping = Mapping(**dict(zip(DEGREES, np.array(found, dtype=float).T, strict=True)))
-    broken = of_mapping(model, at, mapping, e, "prefill") | of_lengths(model, mapping.cp, seq, e.sequence_parts)
-    return [degrees for degrees, mask in zip(found, np.asarray(broken), strict=True) if not mask]
+    """Return the legal products of degrees that fill a system: a rule of training is about one degree by itself."""
+    ranks = int(at.chips * at.ranks_per_chip)
+    legal: dict[str, frozenset[int]] = {}
+    for name in ("tp", "pp", "ep", "cp"):
+        some = np.array([d for d in _divisors(ranks) if name != "cp" or d <= max_cp], dtype=float)
+        mapping = Mapping(**{name: some})  # type: ignore[arg-type]
+        broken = of_mapping(model, at, mapping, e, "prefill") | of_lengths(model, mapping.cp, seq, e.sequence_parts)
+        legal[name] = frozenset(some[np.broadcast_to(broken, some.shape) == 0].astype(int).tolist())
+    return list(_products(ranks, legal))
 
 
 @lru_cache(maxsize=64)

@@ -87,10 +87,10 @@ def question(model: str | Transformer) -> dict[str, Any]:
     {'tokens': 14800000000000.0, 'seq': 4096, 'global_batch': 15360}
     """
     name = read_model(model).id
-    found = [row for row in stated("run") if row.model == name]
-    if not found:
+    runs = [row for row in stated("run") if row.model == name]
+    if not runs:
         refuse("model", name, f"runs are published of {', '.join(sorted({row.model for row in stated('run')}))}")
-    return found[0].question
+    return runs[0].question
 
 
 def at_stated_mfu(run: TrainRun) -> pd.DataFrame:
@@ -154,7 +154,7 @@ def published(model: str, stacks: Iterable[str] = STACKS[:2], chips: float = 819
         peak = read_system(where).chip.peak(row.precision)
         days = float(run.days_at(value / peak)) if row.metric == "flop_per_s_per_chip" else value / count / DAY
         low, high = map(float, run.ends("days"))
-        told = {"source": row.source, "locator": row.locator, "note": row.note}
+        printed = {"source": row.source, "locator": row.locator, "note": row.note}
         rows.append(
             {
                 "id": row.id,
@@ -169,7 +169,7 @@ def published(model: str, stacks: Iterable[str] = STACKS[:2], chips: float = 819
                 "predicted_days": float(run.days),
                 "predicted_days_low": low,
                 "predicted_days_high": high,
-                **told,
+                **printed,
             }
         )
     return tidy(rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from trnmodel.steps.rank import site
 from trnmodel.units import Numeric
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Deployment:
     """A model on a system: mapping, precision and software stack, for several questions one after another.
 
@@ -50,6 +50,20 @@ class Deployment:
             number("batch", self.batch, 1)
         number("replicas", self.replicas)  # 0 where one takes more than a system
         number("spares", self.spares)
+
+    def __repr__(self) -> str:
+        """Print the call that makes it; model, system, precision and stack by their ids, also where they are objects.
+
+        Examples
+        --------
+        >>> Deployment(model=read_model("llama-3.1-8b"), system="trn2.48xlarge", mapping=Degrees(tp=8), batch=4)
+        Deployment(model='llama-3.1-8b', system='trn2.48xlarge', mapping=Mapping(tp=8), precision='bf16', stack=None,
+        batch=4, replicas=1.0, spares=0.0)
+        """
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        ids = {name: getattr(x, "id", x) for name, x in values.items()}
+        ids["precision"] = getattr(self.precision, "name", self.precision)
+        return f"Deployment({', '.join(f'{name}={x!r}' for name, x in ids.items())})"
 
     @property
     def e(self) -> Efficiencies:

@@ -141,7 +141,7 @@ def longer(model: Transformer, tokens: float) -> str:
 def refuse_longer(model: Transformer, name: str, tokens: float) -> None:
     """Raise ValueError, naming the argument, for a sequence that is longer than the model's longest context."""
     if why := longer(model, tokens):
-        refuse(name, tokens, why)
+        refuse(name, int(tokens) if tokens % 1 == 0 else tokens, why)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

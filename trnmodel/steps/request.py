@@ -85,7 +85,8 @@ class Request:
 
     def describe(self) -> str:
         """Return the request in words."""
-        parts = [f"{_range(self.input_tokens)} tokens in, {_range(self.output_tokens)} out"]
+        unit = "token" if np.all(np.equal(self.input_tokens, 1)) else "tokens"
+        parts = [f"{_range(self.input_tokens)} {unit} in, {_range(self.output_tokens)} out"]
         if self.tokens_per_s_per_user is not None:
             parts.append(f"{_range(self.tokens_per_s_per_user)} tokens/s per user")
         if self.ttft_s is not None:

@@ -34,6 +34,7 @@ from trnmodel.steps.rank import Site, site
 from trnmodel.units import Numeric
 
 SETTINGS = 512  # that are saved
+SHARED = 1000  # mappings of a search up to which what they resolve to is saved
 FEW = 4096  # mappings up to which each is resolved; of more, those that differ are resolved once
 
 
@@ -241,26 +242,30 @@ def setting(
     phase: Phase,
     timed: bool = True,
 ) -> Setting:
-    """Return the setting of a question, from ids or objects; that of scalar degrees is resolved once and saved.
+    """Return the setting of a question, from ids or objects; resolved once and saved, but for many mappings.
 
-    `timed` is False where the question is about memory alone, which needs no rates.
+    Scalar degrees are known by their values and arrays by the mapping itself, whose degrees nobody can change. `timed`
+    is False where the question is about memory alone, which needs no rates.
     """
     instance("mapping", mapping, Mapping, "a Mapping, such as Mapping(tp=8)")
     named = type(model) is str and known(model)  # a file may have changed since
     specs = (model if named else read_model(model), system, precision, stack)
-    if mapping.key:  # scalar degrees
-        return _saved(tuple(x if x is None or type(x) is str else Same(x) for x in specs), phase, timed, mapping.key)
-    return _resolved(specs, phase, timed, mapping)
+    if not mapping.key and mapping.size > SHARED:
+        return _resolved(specs, phase, timed, mapping)
+    saved = tuple(x if x is None or type(x) is str else Same(x) for x in specs)
+    return _saved(saved, phase, timed, mapping.key or Same(mapping))
 
 
 NO_DEGREES, NO_RATES = Mapping(), Rates(*[np.nan] * len(Rates._fields))
 
 
 @lru_cache(maxsize=SETTINGS)
-def _saved(specs: tuple[str | Same | None, ...], phase: Phase, timed: bool, key: Key) -> Setting:
-    """Return the setting of scalar degrees; `Same` compares objects by identity, so that they can be keys."""
-    degrees, lnc, placement = key
+def _saved(specs: tuple[str | Same | None, ...], phase: Phase, timed: bool, key: Key | Same[Mapping]) -> Setting:
+    """Return the setting of a few mappings; `Same` compares objects by identity, so that they can be keys."""
     resolvable = tuple(x.it if isinstance(x, Same) else x for x in specs)
+    if isinstance(key, Same):
+        return _resolved(resolvable, phase, timed, key.it)
+    degrees, lnc, placement = key
     return _resolved(resolvable, phase, timed, Mapping(*degrees, lnc=lnc, placement=placement))
 
 

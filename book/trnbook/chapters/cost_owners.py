@@ -63,7 +63,7 @@ def drawn_ties(
     ValueError
         The system, or all others, are too slow or have no cost.
     """
-    low, high = BREAK_EVENS[choice("which", which, BREAK_EVENS)]
+    choice("which", which, BREAK_EVENS)
     lines = {one.system.id: (one, one.owned) for one in costs.of(software) if one.owned and np.all(one.valid)}
     mine, cost = lines[choice("system", system, lines)]
     rest = [lines[name] for name in (list(against) or lines) if name != system and name in lines]
@@ -71,13 +71,11 @@ def drawn_ties(
         refuse("against", list(against), f"none of them is as fast with {software} software and has a cost")
 
     def inputs_at_tie(**drawn: Any) -> dict[str, NDArray]:
-        own = mine.drawn_chip_s(drawn)
-        at_low, at_high = (cost.drawn_usd_per_h(drawn, **{which: end}) for end in (low, high))
-        ties = dict[str, NDArray]()
+        own, ties = mine.drawn_chip_s(drawn), dict[str, NDArray]()
         for one, hour in rest:
             with np.errstate(invalid="ignore"):
                 wanted = hour.drawn_usd_per_h(drawn) * one.drawn_chip_s(drawn) / own
-            ties[one.system.id] = low + (wanted - at_low) / (at_high - at_low) * (high - low)
+            ties[one.system.id] = cost.drawn_break_even(which, drawn, wanted)
         return ties
 
     inputs, even = uncertain([mine, *(one for one, _ in rest)])

@@ -20,7 +20,8 @@ from trnmodel.models.transformer import model as read_model
 from trnmodel.result import alike, stacked, tidy
 from trnmodel.search.deployments import MODES, drafting, saturation
 from trnmodel.search.frontier import formats, frontiers, in_formats
-from trnmodel.search.plan import best_choice, plan
+from trnmodel.search.plan import plan
+from trnmodel.search.single import best_choice
 from trnmodel.search.sizing import shortfall
 from trnmodel.serving.server import serve
 from trnmodel.steps.deployment import Deployment

@@ -69,7 +69,7 @@ def runs(
         ):
             try:
                 ask = {**COMPARISON, **question, "precision": dtype, "efficiencies": kind}
-                run = train_run(system=name, chips=chips, **ask)
+                run = train_run(systems=name, chips=chips, **ask)
             except ValueError as error:
                 why = why or " ".join(str(error).split())
             else:
@@ -83,7 +83,7 @@ def whole(runs: Runs, model: str, question: Mapping[str, Any], system: str, prec
     """Search a model's run over all policies on its first kind of software; UnanswerableError says why not."""
     kind = next((kind for kind in STACKS if Key(model, system, precision, kind) in runs), STACKS[0])
     try:
-        run = train_run(system=system, chips=chips, precision=precision, efficiencies=kind, **question)
+        run = train_run(systems=system, chips=chips, precision=precision, efficiencies=kind, **question)
     except ValueError as error:
         raise UnanswerableError(f"{model} on {system}: {' '.join(str(error).split())}") from None
     if not run.valid:
@@ -244,7 +244,7 @@ def moves(runs: Runs, head: Key, question: Mapping[str, Any], chips: float) -> s
             **other,
         }
         try:
-            one = train_run(system=head.system, **ask)
+            one = train_run(systems=head.system, **ask)
         except ValueError:
             continue
         said.append(f"**{word}**: {f'{days(one)} days, MFU {float(one.mfu):.0%}' if one.valid else one.reason}")

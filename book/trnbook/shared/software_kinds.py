@@ -20,7 +20,7 @@ from trnmodel.models.transformer import model as read_model
 from trnmodel.result import tidy
 from trnmodel.search.choice import Choice
 from trnmodel.search.frontier import best_at, formats
-from trnmodel.search.plan import best_choice
+from trnmodel.search.single import best_choice
 from trnmodel.steps.answers import RESOURCES
 from trnmodel.steps.inference import decode_step, prefill
 from trnmodel.steps.mapping import Mapping as Degrees

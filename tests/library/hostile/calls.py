@@ -29,8 +29,11 @@ NOT_TYPED = {
     "Topology": "made by tm.topology",
     "Transformer": "made by tm.model",
     "MappingProxyType": "of the standard library",
+    "Capacity": "made by tm.plan",
     "Check": "made by tm.check",
     "Choice": "a choice of a Plan",
+    "Demand": "made by tm.plan",
+    "Flips": "made by tm.plan",
     "Collective": "made by tm.collective",
     "Comparison": "made by tm.compare",
     "Cost": "made by tm.tco",
@@ -40,14 +43,17 @@ NOT_TYPED = {
     "Legality": "made by tm.legal",
     "MemoryFit": "made by tm.memory_fit",
     "Plan": "made by tm.plan",
+    "Quality": "made by tm.quality",
     "RequestEnergy": "made by tm.energy",
     "Scenario": "made by tm.scenario",
     "Sensitivity": "made by tm.sensitivity",
     "Serving": "made by tm.serve",
     "Step": "made by tm.decode_step",
+    "Support": "made by tm.support",
     "TokenCost": "a line of TokenCosts",
     "TokenCosts": "made by tm.token_cost",
     "TrainRun": "made by tm.train_run",
+    "TrainRuns": "made by tm.train_run",
     "TrainStep": "made by tm.train_step",
 }
 
@@ -340,8 +346,8 @@ def _searches() -> Iterator[Call]:
     ends = "request=tm.Request(512, 64), systems=['trn2.3xlarge', 'inf2.48xlarge'], speeds=[20.0]"
     both = f"systems='trn2.3xlarge', prefill_systems='trn2.3xlarge', {PROMISED}"
     for name, asked, kinds in (
-        ("tm.plan", f"model='llama-3.1-8b', {both}", "object: systems prefill_systems"),
-        ("tm.compare", f"model='llama-3.2-1b', {ends}", "object: systems"),
+        ("tm.plan", f"model='llama-3.1-8b', {both}", "object: systems prefill_systems; any: pricing"),
+        ("tm.compare", f"model='llama-3.2-1b', {ends}", "object: systems; any: region"),
     ):
         yield _call("doors", name, asked, kinds)
 
@@ -360,6 +366,13 @@ def _files() -> Iterator[Call]:
         yield _call(
             "rows", f"scenario_with({section!r})", "", f"any: {names}", also=dict.fromkeys(names.split(), ("scenario",))
         )
+    yield _call(
+        "doors",
+        "tm.train_run",
+        "model='llama-3.2-1b', systems=['hgx-a100', 'hgx-h100'], tokens=1e12, chips=16, seq=2048, global_batch=8, "
+        "recompute=['none'], zero=[1], sequence_parallel=[True]",
+        "object: systems; list: recompute; any: zero sequence_parallel region",
+    )
 
 
 def _roots() -> Iterator[Call]:
@@ -378,8 +391,7 @@ def _roots() -> Iterator[Call]:
         "function=rate, grid={'x': [1.0, 2.0]}, progress=False",
         "callable: function; grid: grid; executor: executor",
     )
-    yield from _searches()
-    yield from _files()
+    yield from (*_searches(), *_files())
     yield _call("doors", "tm.fleet", "name='llama-3-h100'", also={"name": ("fleet",)})
     yield _call(
         "doors",
@@ -410,9 +422,9 @@ def _roots() -> Iterator[Call]:
     yield _call(
         "doors",
         "tm.train_run",
-        "model='llama-3.2-1b', system='hgx-a100', tokens=1e12, chips=8, seq=2048, global_batch=8, batch_slack=0.0, "
+        "model='llama-3.2-1b', systems='hgx-a100', tokens=1e12, chips=8, seq=2048, global_batch=8, batch_slack=0.0, "
         "recompute=['none'], zero=[1], sequence_parallel=[True]",
-        "list: recompute; any: zero sequence_parallel",
+        "object: systems; list: recompute; any: zero sequence_parallel region",
     )
     yield _call("doors", f"{RUN}.days_at", "mfu=0.4", "number: mfu")
     yield _call(
@@ -610,6 +622,22 @@ def _steps() -> Iterator[Call]:
         "",
         f"{PLACES}, context=[1, 4096, 10**7], efficiencies=['ideal'], training=[False]",
         misfit="mapping=tm.Mapping(tp=[1, 2, 4]), context=np.full(2, 4.0)",
+    )
+    yield _call(
+        "main",
+        "tm.support",
+        "model='llama-3.1-8b', system='trn2.48xlarge'",
+        "",
+        f"{PLACES}, efficiencies=['ideal', 'hand-tuned', 'neuron-async']",
+        also={"efficiencies": ("stack",)},
+    )
+    yield _call(
+        "main",
+        "tm.quality",
+        "model='llama-3.1-8b', precision='fp8'",
+        "",
+        "model=['llama-3.1-8b', 'deepseek-v3'], precision=['bf16', 'fp8', 'w4a8', 'mxfp8-kvfp8']",
+        any_number=True,
     )
     yield _call(
         "main",

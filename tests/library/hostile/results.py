@@ -25,7 +25,13 @@ LEFT = (
     "tm.validat",
     "changed",
 )  # tables, and specs again
-CHECKED = {"Times", "Column", "Columns", "Option"}  # what an account computes with: nobody hands them values
+CHECKED = {
+    "PricesAsked",
+    "Times",
+    "Column",
+    "Columns",
+    "Option",
+}  # what an account computes with: nobody hands them values
 MOST_ITEMS = 3  # of a list or a mapping that are walked
 Reached = dict[type, str]
 
@@ -120,9 +126,25 @@ METHODS: dict[str, tuple[str, str]] = {
     "Pair.chip_s": ("resource='memory'", "choice: resource"),
     "Pair.energy": ("facility='aws-air'", "choice: facility; object: power"),
     "Comparison.at": ("speed=20.0", "one: speed"),
+    "Comparison.break_even": ("speed=20.0", "one: speed; choice: pricing owner; any: region"),
     "Comparison.compared_with": ("speed=20.0", "one: speed"),
     "Comparison.difference": ("a='trn2.3xlarge', b='inf2.48xlarge', speed=20.0", "choice: a b; one: speed"),
     "Plan.reason": ("", "choice: c"),
+    "Plan.capacity_of": ("", "choice: c"),
+    "Plan.merit": ("", "choice: c"),
+    "Plan.flips": ("", ""),
+    "Plan.to_data": ("", ""),
+    "Plan.to_workbook": ("path='/dev/null/x.xlsx'", "text: path"),
+    "Demand.at_rate": ("", "object: request"),
+    "Demand.price": ("", "object: spec"),
+    "Demand.most_instances": ("", "object: spec"),
+    "Demand.least": ("", "object: spec"),
+    "Demand.smallest": ("", "object: specs"),
+    "Demand.tie_usd_per_chip_h": (
+        "made_per_s_per_chip=1.0, best_per_s=2.0",
+        "positive: made_per_s_per_chip best_per_s",
+    ),
+    "Quality.exceeds": ("limit=2.0", "one: limit"),
     "Check.to_frame": ("", ""),
     "Scenario.ask": ("call='plan'", "choice: call"),
     "Scenario.energy": ("", "object: system"),
@@ -164,6 +186,10 @@ METHODS: dict[str, tuple[str, str]] = {
     "TokenCosts.ties": ("system='trn2.3xlarge', against='trn2.3xlarge'", "choice: system against"),
     "TokenCosts.told": ("system='trn2.3xlarge'", "choice: system"),
     "Cost.break_even": (f"which='chip_usd', {HOUR}=2.0", f"choice: which; number: {HOUR}"),
+    "Cost.drawn_break_even": (
+        f"which='chip_usd', drawn={{}}, {HOUR}=2.0",
+        f"choice: which; table: drawn; figure: {HOUR}",
+    ),
     "Cost.drawn_usd_per_h": ("drawn={}", "table: drawn"),
     "Cost.flop_per_s_per_usd_per_h": ("dtype='bf16'", "choice: dtype"),
     "Cost.mtoken_ends": ("answer=100.0", "divisor-figure: answer"),
@@ -171,10 +197,14 @@ METHODS: dict[str, tuple[str, str]] = {
     "TrainStep.chip_hours": ("tokens=1e12", "number: tokens"),
     "TrainStep.run_s": ("tokens=1e12", "number: tokens"),
     "TrainRun.behind": ("row={'tokens_per_s': 1e4}", "table: row"),
+    "TrainRun.bill_usd": ("", "choice: useful"),
     "TrainRun.calendar_days": ("", "choice: useful"),
     "TrainRun.days_at": ("mfu=0.4", "number: mfu"),
     "TrainRun.next": ("most=2", "integer: most"),
     "TrainRun.owner_usd": ("owner='neocloud'", "object: owner; choice: useful"),
+    "TrainRun.owned_hour": ("owner='neocloud'", "object: owner; choice: useful"),
+    "TrainRun.site_j": ("owner='neocloud', facility='aws-air'", "object: owner facility; choice: useful"),
+    "TrainRuns.difference": ("a='hgx-h100', b='hgx-a100'", "choice: a b"),
     "TrainRun.renter_usd": ("pricing='market'", "object: pricing; choice: useful; any: region"),
     "Space.again": ("", "choice: where"),
     "Space.ask": ("place=0", "whole: place"),
@@ -222,5 +252,5 @@ def result_calls() -> Iterator[Call]:
                 if name in METHODS and hasattr(kind, "FIGURE") and "name" in _kinds(kinds):
                     base = f"name='{kind.FIGURE}', {base}"
                 # where not even a gift reaches the rival, and where a system makes less than another
-                below_zero = (kind is Cost and name == "break_even") or name == "difference"
+                below_zero = name.endswith("break_even") or name == "difference"
                 yield _call("results", f"{code}.{name}", base, kinds, any_number=below_zero)

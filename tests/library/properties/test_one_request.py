@@ -14,7 +14,7 @@ import pytest
 import trnmodel as tm
 from trnmodel.search.frontier import best_at
 from trnmodel.search.grid import computes
-from trnmodel.search.plan import PRECISIONS
+from trnmodel.search.single import PRECISIONS
 
 QUESTIONS, SATISFIED, EACH = 500, 300, 10
 MODELS = {
