@@ -220,8 +220,8 @@ def _stated(ctx: Any, row: Row) -> dict[str, Any]:
             held |= {name: value for name, value in scenario.settings.items() if name in names}
         else:
             held |= getattr(scenario, section)
-    if command == "cost" and scenario.request and scenario.systems:
-        held |= {name: value for name, value in scenario.ask("token_cost").items() if name == "pricing"}
+    if command in ("cost", "plan") and scenario.request and scenario.systems:
+        held |= {name: value for name, value in scenario.ask(CALLS[command][0]).items() if name == "pricing"}
     loads = (*layout.LOADS, layout.RATE) if _typed_load(ctx) else ()
     return {name: value for name, value in held.items() if name not in loads}
 
