@@ -170,7 +170,23 @@ def test_a_fact_alone_is_named_with_its_old_and_new_value_and_no_law_is_blamed(c
     found = tm.check(plan_file)
     assert [(one.was.value, one.now.value) for one in found.moved] == [(2.235, 3.0)]
     assert found.law == ()
-    assert {change.figure.partition("[")[0] for change in found.answer} == {"usd_per_chip_h", saved.COST}
+    rented = {"usd_per_chip_h", saved.COST, "usd_per_month", "usd_per_mtoken"}
+    assert {change.figure.partition("[")[0] for change in found.answer} == rented
+    shares = {change.figure: change.share for change in found.answer}
+    assert shares["usd_per_month[capacity-block]"] == pytest.approx(3 / 2.235 - 1)
+
+
+def test_a_fact_of_the_owner_moves_the_owned_bill_alone(copied_data, forget_data, plan_file):
+    tm.save_plan(QUESTION | {"systems": "hgx-h200"}, plan_file)
+    edit(copied_data, "prices.csv", tm.owner().sources["electricity_usd_per_j"][0], "0.2")
+    forget_data()
+    found = tm.check(plan_file)
+    assert {one.was.quantity for one in found.moved} == {"electricity_usd_per_j"}
+    assert found.law == ()
+    assert "usd_per_month[owned by a hyperscaler]" in {change.figure for change in found.answer}
+    assert {change.figure.partition("[")[0] for change in found.answer} <= {
+        *("usd_per_month", "owned_usd_per_month", "owned_usd_per_mtoken")
+    }
 
 
 def test_a_law_alone_is_blamed_and_no_fact(copied_data, forget_data, plan_file, monkeypatch):
