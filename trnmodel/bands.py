@@ -103,20 +103,16 @@ class Near:
 
     def measured(self, points: Mapping[str, Any]) -> NDArray:
         """Return whether rows lie at a point, or on both sides of it along one axis alone."""
-        axes = [
-            (np.asarray(points[axis], dtype=float), column)
-            for axis, column in zip(AXES, self.values, strict=True)
-            if axis in points
-        ]
+        axes = {axis: np.asarray(points[axis], dtype=float) for axis in AXES if axis in points}
         if not axes:
             return np.ones((), dtype=bool)
-        shape = np.broadcast_shapes(*(x.shape for x, _ in axes))
+        shape = np.broadcast_shapes(*(x.shape for x in axes.values()))
         above, below = ([np.zeros(shape, dtype=bool) for _ in axes] for _ in range(2))
-        rows = np.unique(np.stack([column for _, column in axes], axis=-1), axis=0)
+        rows = _places(self, tuple(axes))
         for some in np.array_split(rows, np.ceil(len(rows) * np.prod(shape) / MOST)):
-            sides = [x - at.reshape(-1, *[1] * len(shape)) for (x, _), at in zip(axes, some.T, strict=True)]
+            sides = [x - at.reshape(-1, *[1] * len(shape)) for x, at in zip(axes.values(), some.T, strict=True)]
             near = [
-                ~(np.abs(side) > (STEP - 1) * x) for side, (x, _) in zip(sides, axes, strict=True)
+                ~(np.abs(side) > (STEP - 1) * x) for side, x in zip(sides, axes.values(), strict=True)
             ]  # of a row without a value too
             for i, side in enumerate(sides):
                 others = np.logical_and.reduce(np.broadcast_arrays(np.True_, *near[:i], *near[i + 1 :]))
@@ -130,6 +126,12 @@ def _ends(here: Near) -> tuple[tuple[str, str, float, float], ...]:
     """Return the axes on which some rows have values, with their names and their lowest and highest values."""
     columns = ((axis, name, x[np.isfinite(x)]) for axis, name, x in zip(AXES, here.names, here.values, strict=True))
     return tuple((axis, name, known.min(), known.max()) for axis, name, known in columns if known.size)
+
+
+@lru_cache(maxsize=2048)
+def _places(here: Near, axes: tuple[str, ...]) -> NDArray:
+    """Return the values that rows have together on some axes, each once, side by side."""
+    return np.unique(np.stack([here.values[AXES.index(axis)] for axis in axes], axis=-1), axis=0)
 
 
 class Rows:

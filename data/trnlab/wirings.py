@@ -55,8 +55,8 @@ def table() -> pd.DataFrame:
     for digest, alike in layouts().items():
         of = {"layout": digest, "systems": " ".join(where.id for where in alike)}
         every = {answer[:4]: answer for where in alike for answer in answers(where)}
-        for asked, scope, name, ratios, value in every.values():
-            printed = {"asked": asked, "scope": scope, "of": name, "ratios": " ".join(map(repr, ratios))}
+        for question, scope, name, ratios, value in every.values():
+            printed = {"question": question, "scope": scope, "of": name, "ratios": " ".join(map(repr, ratios))}
             rows.append(of | printed | {"value": json.dumps(value)})
     return pd.DataFrame(rows)
 

@@ -19,15 +19,15 @@ def rows():
 
 def test_the_table_is_that_of_the_graphs(rows):
     anew = wirings.table()
-    keys = ["layout", "systems", "asked", "scope", "of", "ratios"]
+    keys = ["layout", "systems", "question", "scope", "of", "ratios"]
     assert anew[keys].values.tolist() == [[getattr(row, key) for key in keys] for row in rows]
     for row, value in zip(rows, anew.value, strict=True):
         found, stored = json.loads(value), json.loads(row.value)
-        assert stored == (pytest.approx(found, rel=1e-9) if row.asked == "pair" else found), row
+        assert stored == (pytest.approx(found, rel=1e-9) if row.question == "pair" else found), row
 
 
 @pytest.mark.parametrize(
-    ("name", "asked", "value"),
+    ("name", "question", "value"),
     [
         # a ring of k has 2 links a chip and a mean distance of k/4: 2 / (16 x 1) on 4 x 4, 1 / 8 of a link
         ("trn2.48xlarge", ("pair", "world", "free", (1.0, 1.0)), 0.125),
@@ -38,8 +38,8 @@ def test_the_table_is_that_of_the_graphs(rows):
         ("trn2-ultraserver", ("farthest_routes", "world", "", ()), (((2 + 2 + 2, 0),),)),  # of 4 x 4 x 4
     ],
 )
-def test_values_that_arithmetic_gives(name, asked, value):
-    found = answers()[wiring.wiring(tm.system(name)).digest][asked]
+def test_values_that_arithmetic_gives(name, question, value):
+    found = answers()[wiring.wiring(tm.system(name)).digest][question]
     assert found == (pytest.approx(value, rel=1e-12) if isinstance(value, float) else value)
 
 

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 
 import typer
 
-from trnmodel.arguments import ImpossibleError
 from trnmodel.cli import terminal
 from trnmodel.cli.errors import ChapterError, InputError, NoAnswerError, printable
 from trnmodel.cli.terminal import Status
@@ -38,6 +37,8 @@ def plain_errors(ctx: typer.Context | None = None, **renamed: str) -> Iterator[N
     except BrokenPipeError:
         raise  # the reader has left; typer ends quietly
     except (refused, OSError) as error:
+        from trnmodel.arguments import ImpossibleError  # which loads NumPy
+
         text = " ".join(str(error).split())
         text = terminal.in_flags(text, ctx.command.params, renamed) if ctx else text
         status = Status.IMPOSSIBLE if isinstance(error, NoAnswerError | ImpossibleError) else Status.REFUSED

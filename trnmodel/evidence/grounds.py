@@ -19,7 +19,7 @@ from trnmodel.evidence.questions import grouped, predict, predicted, together, t
 from trnmodel.evidence.readings import TRAINING, Reading, is_rate, stack_of
 from trnmodel.evidence.rows import UnreadableRowError
 from trnmodel.kernels import kernel
-from trnmodel.models.transformer import model
+from trnmodel.models.transformer import Transformer, model
 from trnmodel.result import Basis
 
 # the part that a meaning is about, by how it begins; another meaning is a part by itself
@@ -104,8 +104,13 @@ def sizes(r: Reading) -> dict[str, float]:
         return _axes(ranks=ranks, size=size)
     prompt = about in ("prefill", "queue", "share of peak")
     batch = (1.0 if r.meaning in ALONE else r.batch) if prompt else max(r.batch, r.compiled_batch)
-    size = float(model(r.model).active_params()) if r.model else nan
+    size = _active_params(Same(model(r.model))) if r.model else nan
     return _axes(float(r.degrees.replica_ranks), batch, r.prompt if prompt else r.context, size)
+
+
+@lru_cache(maxsize=512)
+def _active_params(of: Same[Transformer]) -> float:
+    return float(of.it.active_params())
 
 
 def _axes(ranks: float = nan, batch: float = nan, length: float = nan, size: float = nan) -> dict[str, float]:
@@ -120,7 +125,7 @@ def grounds(of: Sequence[Reading]) -> dict[str, list]:
 
 def place(r: Reading) -> dict[str, float]:
     """Return a reading's values on the axes of a question, those that it has."""
-    return {"batch" if name == "sequences" else name: x for name, x in sizes(r).items() if np.isfinite(x)}
+    return {"batch" if name == "sequences" else name: x for name, x in sizes(r).items() if math.isfinite(x)}
 
 
 def rows_basis_of(r: Reading) -> Basis:

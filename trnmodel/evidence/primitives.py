@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from trnmodel.catalog.specs import Chip
@@ -28,6 +29,17 @@ def bare_chip(r: Reading) -> Chip:
 
 def kernel_answer(r: Reading, tune: Tune | None = None) -> kernel.KernelTime:
     """Return the kernel of a reading by `tm.kernel`; raises UnreadableRowError where the row names none."""
+    return _kernel_answer(r, tune) if tune else _own_kernel_answer(r)
+
+
+@lru_cache(maxsize=4096)
+def _own_kernel_answer(r: Reading) -> kernel.KernelTime:
+    """Return the kernel of a reading with its own chip and stack, which a prediction and its place both ask."""
+    return _kernel_answer(r, None)
+
+
+def _kernel_answer(r: Reading, tune: Tune | None) -> kernel.KernelTime:
+    """Return the kernel of a reading, with its chip and stack changed where one asks for it."""
     given: dict[str, Any] = {name: value for name, value in r.asked if name not in FRAME}
     call = dict(r.asked).get("kernel")
     if call not in CALLS:
@@ -94,18 +106,18 @@ def _graph_s(r: Reading) -> float:
     return float(graph_barrier_s(ranks, runtime)) + (more * float(_collective(r).time_s) if more else 0.0)
 
 
-def _chip_rates(r: Reading, tune: Tune | None) -> tuple[float, float]:
+def _chip_rates(r: Reading, tune: Tune | None) -> tuple[Any, Any]:
     e, chip = stack_of(r, tune), bare_chip(r)
     return chip.peak("fp16") * e.prefill_matmul_share, chip.hbm_bytes_per_s * e.weight_stream_share
 
 
-def _chip_matmul_s(r: Reading, tune: Tune | None) -> float:
+def _chip_matmul_s(r: Reading, tune: Tune | None) -> Any:
     m, n, k = (float(dict(r.asked)[name]) for name in "mnk")
     moved = (m * k + k * n + m * n) * r.precision.storage_bytes("activations")
-    return float(roofline.time_s(2 * m * n * k, moved, *_chip_rates(r, tune), 1.0))
+    return roofline.time_s(2 * m * n * k, moved, *_chip_rates(r, tune), 1.0)
 
 
-def _chip_elements_per_s(r: Reading, tune: Tune | None) -> float:
+def _chip_elements_per_s(r: Reading, tune: Tune | None) -> Any:
     return _chip_rates(r, tune)[1] / (2 * r.precision.storage_bytes("activations"))
 
 

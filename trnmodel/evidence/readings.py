@@ -123,6 +123,10 @@ class Reading:
     moe_ep: int  # ranks of a TP group that hold whole experts
     machines: int  # that the row names, "4x trn1.32xlarge"
 
+    def __hash__(self) -> int:
+        """Return the hash of what tells most readings apart: they are keys of caches, and have many fields."""
+        return hash((self.meaning, self.where, self.mapping, self.batch, self.prompt, self.context, self.asked))
+
     @property
     def degrees(self) -> Degrees:
         """The mapping of one replica, `dp` times."""
@@ -334,6 +338,7 @@ def _instance(name: str) -> str:
     return known[0] if len(known) == 1 and re.fullmatch(r"[a-z]+\d+", family) and name not in known else name
 
 
+@lru_cache(maxsize=512)
 def _units(meaning: str) -> Mapping[str, float]:
     """Return the units of a meaning, with their sizes."""
     fits = [units for end, units in UNITS.items() if meaning.endswith(end) or meaning.startswith(end)]

@@ -229,9 +229,12 @@ def _products(table: pd.DataFrame) -> pd.DataFrame:
 def texts(table: pd.DataFrame) -> list[dict[str, str]]:
     """Return the rows of a table as texts by column, each with its id; a column that is missing is blank."""
     names = ("id", *COLUMNS)
-    cells = [table[name].tolist() if name in table.columns else [""] * len(table) for name in names]
-    found = [dict(zip(names, map(text, row), strict=True)) for row in zip(*cells, strict=True)]
-    return [row | {"id": row["id"] or row_id(row)} for row in found]
+    blank = [""] * len(table)
+    cells = [[*map(text, table[name].tolist())] if name in table.columns else blank for name in names]
+    found = [dict(zip(names, row, strict=True)) for row in zip(*cells, strict=True)]
+    for row in found:
+        row["id"] = row["id"] or row_id(row)
+    return found
 
 
 def read_rows(rows: pd.DataFrame | str | Path) -> list[dict[str, str]]:

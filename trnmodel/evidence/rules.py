@@ -22,7 +22,6 @@ from trnmodel.evidence.rows import WIDE
 from trnmodel.evidence.words import plain, reachable, spelt
 
 MATCHED = ("kind", "source", "date", "instance", "workload", "phase", "precision", "metric", "shape", "note")
-OWN = ("shape", "note")  # cells that many rows have by themselves; what others say is saved by cell
 NAMED: Mapping[str, tuple[str, ...]] = {"kernel": ("kernel",), "collective": ("kind", "ranks", "message_")}
 ASIDE, PLAIN = "set-aside", "as asked"
 SHAPE = {"batch": "batch", "in": "input_len", "out": "output_len", "seq": "seq_len", "tp": "tp", "dp": "dp"}
@@ -137,12 +136,11 @@ def matched(row: Mapping[str, str]) -> list[tuple[Ready, dict[str, str]]]:
     cells = {name: row.get(name, "") for name in MATCHED} | {"date": row["date_or_sdk"]}
     cells["shape"] = "".join(f"{label}={row[name]};" for label, name in SHAPE.items())
     cells["workload"] = bare_name(row["workload"])
-    allowed = reduce(and_, (_allowing(name, cells[name]) for name in MATCHED if name not in OWN))
+    allowed = reduce(and_, (_allowing(name, cells[name]) for name in MATCHED))
     every, found = rules(), []
     for one in (every[place] for place in _places(allowed)):
-        if all(pattern.search(cells[name]) for name, pattern in one.patterns if name in OWN):
-            groups = _groups(one, cells)
-            found.append((one, groups | {name: value.format_map(groups) for name, value in one.arguments}))
+        groups = _groups(one, cells)
+        found.append((one, groups | {name: value.format_map(groups) for name, value in one.arguments}))
     return found
 
 

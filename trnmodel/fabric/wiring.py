@@ -37,7 +37,7 @@ SCOPES = ("world", "rack")
 PLACES = ("position", "tray", "rack")  # what tells the chips of a switched rack apart
 Route = tuple[int, int]  # chips that send on the way, and switches
 Ratios = tuple[float, ...]
-Asked = tuple[str, str, str, Ratios]  # what is asked, its scope, a medium or a routing, and ratios of the rates
+Question = tuple[str, str, str, Ratios]  # what is asked, its scope, a medium or a routing, and ratios of the rates
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     layout: str
     systems: str
-    asked: str
+    question: str
     scope: str
     of: str
     ratios: str
@@ -58,13 +58,13 @@ def table_path() -> Any:
 
 
 @cache
-def answers() -> dict[str, dict[Asked, Any]]:
+def answers() -> dict[str, dict[Question, Any]]:
     """Return the answers that `data/` has of each layout, by the layout's digest."""
-    found: dict[str, dict[Asked, Any]] = {}
+    table: dict[str, dict[Question, Any]] = {}
     for row in load.read_csv(table_path(), Answer):
-        asked = row.asked, row.scope, row.of, tuple(map(float, row.ratios.split()))
-        found.setdefault(row.layout, {})[asked] = _frozen(json.loads(row.value))
-    return found
+        question = row.question, row.scope, row.of, tuple(map(float, row.ratios.split()))
+        table.setdefault(row.layout, {})[question] = _frozen(json.loads(row.value))
+    return table
 
 
 def _frozen(value: Any) -> Any:
@@ -81,7 +81,7 @@ class Wiring:
 
     source: Any
     large: bool = False
-    known: Mapping[Asked, Any] = field(default_factory=dict)
+    known: Mapping[Question, Any] = field(default_factory=dict)
     digest: str = ""
 
     @cached_property

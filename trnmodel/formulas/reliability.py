@@ -7,8 +7,8 @@ each other and of how long a part has run.
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 from trnmodel.arguments import choice, flushed, numbers, share
 from trnmodel.units import Numeric
@@ -172,7 +172,9 @@ def best_interval_s(write_s: Numeric, failures_per_s: Numeric) -> NDArray:
     p = np.sqrt(-2 * np.expm1(-x))
     near = p * (1 - p * (1 / 3 - p * (11 / 72 - p * (43 / 540 - p * (769 / 17280 - p * 221 / 8505)))))
     with np.errstate(invalid="ignore"):
-        interval_s = np.where(p < SERIES_BELOW, near, 1 + special.lambertw(-np.exp(-1 - x)).real) * _over(1.0, rate)
+        interval_s = np.where(p < SERIES_BELOW, near, 1 + scipy.special.lambertw(-np.exp(-1 - x)).real) * _over(
+            1.0, rate
+        )
     return np.where(rate > 0, interval_s, np.where(write > 0, np.inf, 0.0))[()]
 
 

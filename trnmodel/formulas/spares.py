@@ -6,8 +6,8 @@ Failures are independent of each other and of how long a part has run.
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 from trnmodel.arguments import flushed, numbers, share
 from trnmodel.units import Numeric
@@ -81,7 +81,7 @@ def more_out(parts: Numeric, spares: Numeric, out: Numeric) -> NDArray:
     """
     n, s = numbers("parts", parts, whole=True), numbers("spares", spares, whole=True)
     q = share("out", out)
-    return flushed(np.where(s >= n, 0.0, special.betainc(s + 1, np.maximum(n - s, 1), q)))
+    return flushed(np.where(s >= n, 0.0, scipy.special.betainc(s + 1, np.maximum(n - s, 1), q)))
 
 
 def worn_per_s(parts: Numeric, spares: Numeric, failures_per_s: Numeric, repair_s: Numeric) -> NDArray:
@@ -186,7 +186,7 @@ def ready_share(expected_out: Numeric, spares: Numeric) -> NDArray:
     >>> round(float(ready_share(1.0, 2)), 4)  # (1 + 1 + 1/2) / e
     0.9197
     """
-    return flushed(special.pdtr(numbers("spares", spares, whole=True), numbers("expected_out", expected_out)))
+    return flushed(scipy.special.pdtr(numbers("spares", spares, whole=True), numbers("expected_out", expected_out)))
 
 
 def spares_needed(expected_out: Numeric, ready: Numeric) -> NDArray:
@@ -216,11 +216,11 @@ def spares_needed(expected_out: Numeric, ready: Numeric) -> NDArray:
     [0.0, 4.0, 25.0]
     """
     mu, wanted = numbers("expected_out", expected_out), numbers("ready", ready, high=1 - 1e-12)
-    guess = mu + special.ndtri(wanted) * np.sqrt(mu) if np.size(mu) else mu
+    guess = mu + scipy.special.ndtri(wanted) * np.sqrt(mu) if np.size(mu) else mu
     s = np.maximum(np.ceil(np.where(np.isfinite(guess), guess, 0.0)), 0.0)
-    while np.any(short := special.pdtr(s, mu) < wanted):
+    while np.any(short := scipy.special.pdtr(s, mu) < wanted):
         s = s + short
-    while np.any(more := (s > 0) & (special.pdtr(np.maximum(s - 1, 0), mu) >= wanted)):
+    while np.any(more := (s > 0) & (scipy.special.pdtr(np.maximum(s - 1, 0), mu) >= wanted)):
         s = s - more
     return s
 
@@ -257,7 +257,7 @@ def slowest_of(n: Numeric, spread: Numeric) -> NDArray:
     1.0323
     """
     count = numbers("n", n, 1)
-    return 1 + numbers("spread", spread) * special.ndtri((count - 0.375) / (count + 0.25))
+    return 1 + numbers("spread", spread) * scipy.special.ndtri((count - 0.375) / (count + 0.25))
 
 
 def slowed_speed(left: Numeric, exposed: Numeric) -> NDArray:

@@ -7,8 +7,8 @@ each; costs by the hour add up.
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 from trnmodel.units import HOUR, MILLION, Numeric
 
@@ -20,10 +20,10 @@ def _factors(rate: Numeric, periods: Numeric) -> tuple[NDArray, NDArray]:
     """Payments that pay back 1, and that gather 1 by the last period; both are 1/n at a rate of 0."""
     force = np.log1p(rate)
     with np.errstate(over="ignore"):
-        shape = special.exprel(force)
+        shape = scipy.special.exprel(force)
         return (
-            np.asarray(shape / (periods * special.exprel(-force * periods))),
-            np.asarray(shape / (periods * special.exprel(force * periods))),
+            np.asarray(shape / (periods * scipy.special.exprel(-force * periods))),
+            np.asarray(shape / (periods * scipy.special.exprel(force * periods))),
         )
 
 

@@ -18,37 +18,37 @@ from trnmodel.units import counted, format_digits, format_quantity, format_withi
 if TYPE_CHECKING:
     from trnmodel.search.plan import Plan
 
-BESIDE = 2  # GPU systems, or named ones, that stand beside the best
+RIVALS = 2  # GPU systems, or named ones, that stand beside the best
 SURE = 0.9999  # availability from which on a share is printed as more than this
 
 
 def lines(p: Plan) -> list[str]:
     """Return the answer on one screen, most important first."""
-    c, found = p.best, p.capacity
-    if not c or found is None or not found.valid:
+    c, sized = p.best, p.capacity
+    if not c or sized is None or not sized.valid:
         return plan_card.lines(p)
-    priced = p.for_rent if np.isnan(found.usd_per_month) and p.for_rent else None
+    priced = p.for_rent if np.isnan(sized.usd_per_month) and p.for_rent else None
     return [
-        f"{p.model.id}, {p.request.describe()}{_limit(found)}.",
-        _best(c, found),
+        f"{p.model.id}, {p.request.describe()}{_limit(sized)}.",
+        _best(c, sized),
         *plan_card.ties(p),
         plan_card.configuration(c),
         *plan_card.documented(c),
         *plan_card.one_constant(c),
-        _users(c, found),
-        *_bills(found, p.capacity_of(priced) if priced else None),
-        _power(found),
-        _lost(found),
-        *_beside(p, [c, *([priced] if priced else []), *_rivals(p, c)]),
+        _users(c, sized),
+        *_bills(sized, p.capacity_of(priced) if priced else None),
+        _power(sized),
+        _lost(sized),
+        *_side_by_side(p, [c, *([priced] if priced else []), *_rivals(p, c)]),
         *_flipped(p.flips()),
         *plan_card.others(p, None),
         *plan_card.start(p),
     ]
 
 
-def _limit(found: Capacity) -> str:
+def _limit(sized: Capacity) -> str:
     """Return the limit and the availability of the demand in words."""
-    d = found.question
+    d = sized.question
     said = {
         "chips": lambda: counted(d.chips or 0.0, "chip"),
         "site_w": lambda: f"{(d.site_w or 0.0) / 1e6:,.4g} MW at {d.facility.id}",
@@ -65,39 +65,39 @@ def _percent(share: float) -> str:
     return f"{100 * share:.6g} %"
 
 
-def _best(c: Choice, found: Capacity) -> str:
+def _best(c: Choice, sized: Capacity) -> str:
     """Return how many instances of the best system serve the demand, and how sure that is."""
-    spare = f" and {found.spare_instances:g} spare" if found.spare_instances else ""
-    count = f"{_instances(found, str(c.basis))}{spare}, {counted(found.chips, 'chip')}"
+    spare = f" and {sized.spare_instances:g} spare" if sized.spare_instances else ""
+    count = f"{_instances(sized, str(c.basis))}{spare}, {counted(sized.chips, 'chip')}"
     what = f"{count} of {plan_card.named(c)} with {c.stack.kind} software"
-    made = f"{format_digits(found.requests_per_s, 3)} requests/s, {found.in_words('tokens_per_s', 'tokens/s')}"
+    made = f"{format_digits(sized.requests_per_s, 3)} requests/s, {sized.in_words('tokens_per_s', 'tokens/s')}"
     return f"Best: {what}: {made}{plan_card.chance(c)}."
 
 
-def _instances(found: Capacity, basis: str = "") -> str:
+def _instances(sized: Capacity, basis: str = "") -> str:
     """Return the whole instances that serve, with their band."""
-    low, high = (format_digits(float(end), 2) for end in found.ends("instances"))
+    low, high = (format_digits(float(end), 2) for end in sized.ends("instances"))
     band = "; ".join(filter(None, (f"{low} to {high}" if low != high else "", basis)))
-    return counted(found.instances, "instance") + (f" ({band})" if band else "")
+    return counted(sized.instances, "instance") + (f" ({band})" if band else "")
 
 
-def _users(c: Choice, found: Capacity) -> str:
+def _users(c: Choice, sized: Capacity) -> str:
     """Return how many users decode and how many wait, and what one gets."""
-    decode, wait = (found.in_words(f"{name}_users") for name in ("decoding", "waiting"))
+    decode, wait = (sized.in_words(f"{name}_users") for name in ("decoding", "waiting"))
     speed, first = c.in_words("tokens_per_s_per_user", "tokens/s"), c.in_words("ttft_s", "s")
     late = f"{c.question.request.ttft_percentile:g} % of first tokens come within {first}"
     return f"Users: {decode} decode at {speed} each, and {wait} wait or prefill; {late}."
 
 
-def _bills(found: Capacity, other: Capacity | None) -> list[str]:
+def _bills(sized: Capacity, other: Capacity | None) -> list[str]:
     """Return the bill of the best system line by line, and that of the best one for rent where it is another."""
-    return [line for one in (found, other) if one is not None for line in _bill(one, own=one is found)]
+    return [line for one in (sized, other) if one is not None for line in _bill(one, own=one is sized)]
 
 
-def _bill(found: Capacity, own: bool) -> list[str]:
+def _bill(sized: Capacity, own: bool) -> list[str]:
     """Return the lines of a bill."""
     lines = []
-    for row in found.bill_lines():
+    for row in sized.bill_lines():
         if row.kind == "hosted" and not own:
             continue
         if np.isnan(row.usd_per_month):
@@ -107,9 +107,9 @@ def _bill(found: Capacity, own: bool) -> list[str]:
         name = f"hosted by {row.pricing}, for the same tokens" if row.kind == "hosted" else row.pricing
         place = "" if row.kind == "hosted" else _places(row.places)
         lines.append(f"{name}: {usd}{_bracketed(place, row.date)}")
-    head = f"Bill per month of {found.system.id}:"
+    head = f"Bill per month of {sized.system.id}:"
     if not own:
-        head = f"For rent today, bill per month of {_instances(found)} of {found.system.id}:"
+        head = f"For rent today, bill per month of {_instances(sized)} of {sized.system.id}:"
     return [head, *(f"  {line}" for line in lines)]
 
 
@@ -130,25 +130,25 @@ def _usd(usd: float, low: float, high: float) -> str:
     return f"${format_within(usd, low, high) if low < high else format_digits(usd, 3)}"
 
 
-def _power(found: Capacity) -> str:
+def _power(sized: Capacity) -> str:
     """Return watts and joules per token at the server and at the site."""
-    server, site = (found.in_words(f"mean_{name}_w", "W") for name in ("server", "site"))
-    at_server, at_site = (found.energy.in_words(f"{name}_j_per_token", "J") for name in ("server", "facility"))
-    provisioned = format_quantity(found.provisioned_site_w, "W", 2)
-    more = f", {provisioned} provisioned" if np.isfinite(found.provisioned_site_w) else ""
-    watts = f"{server} at the servers and {site} at the site {found.question.facility.id}{more}"
+    server, site = (sized.in_words(f"mean_{name}_w", "W") for name in ("server", "site"))
+    at_server, at_site = (sized.energy.in_words(f"{name}_j_per_token", "J") for name in ("server", "facility"))
+    provisioned = format_quantity(sized.provisioned_site_w, "W", 2)
+    more = f", {provisioned} provisioned" if np.isfinite(sized.provisioned_site_w) else ""
+    watts = f"{server} at the servers and {site} at the site {sized.question.facility.id}{more}"
     return f"Mean power: {watts}; {at_server} per token at the server, {at_site} at the site."
 
 
-def _lost(found: Capacity) -> str:
+def _lost(sized: Capacity) -> str:
     """Return the hours of a year in which fewer replicas run than the demand needs, and what causes them."""
-    hours = sorted(found.lost_h_by_cause.items(), key=lambda one: -one[1])
+    hours = sorted(sized.lost_h_by_cause.items(), key=lambda one: -one[1])
     out = sum(each for _, each in hours)
     causes = ", ".join(f"{cause} {100 * each / out:.0f} %" for cause, each in hours if each >= 0.005 * out)
-    spare = found.spare_instances
-    less = f" ({_percent_of(found.availability_without_spares)} without spares)" if spare else ""
-    every = f"all {found.replicas:,.0f} replicas run" if found.replicas > 1 else "the one replica runs"
-    all_run = f"{every} {_percent_of(found.availability)} of the time{less}"
+    spare = sized.spare_instances
+    less = f" ({_percent_of(sized.availability_without_spares)} without spares)" if spare else ""
+    every = f"all {sized.replicas:,.0f} replicas run" if sized.replicas > 1 else "the one replica runs"
+    all_run = f"{every} {_percent_of(sized.availability)} of the time{less}"
     each = f"a replica is out for {format_digits(out, 2)} of 8,766 h per year ({causes})"
     return f"Lost hours: {each}; {all_run}."
 
@@ -161,10 +161,10 @@ def _percent_of(share: float) -> str:
 def _rivals(p: Plan, best: Choice) -> list[Choice]:
     """Return what stands beside the best: GPUs that can be rented, else the next systems that were named."""
     some = [c for c in p.gpus if c.valid] or [c for c in p.choices if c.valid and c is not best]
-    return some[:BESIDE]
+    return some[:RIVALS]
 
 
-def _beside(p: Plan, choices: Sequence[Choice]) -> list[str]:
+def _side_by_side(p: Plan, choices: Sequence[Choice]) -> list[str]:
     """Return a table of systems side by side."""
     several = [(c, p.capacity_of(c)) for c in dict.fromkeys(choices)]
     rows = [_row(c, one) for c, one in several if one.valid]
@@ -207,27 +207,27 @@ def _row(c: Choice, one: Capacity) -> dict[str, str]:
     }
 
 
-def _flipped(found: Flips | None) -> list[str]:
+def _flipped(sized: Flips | None) -> list[str]:
     """Return what would flip the order of the best system and its rival."""
-    if found is None:
+    if sized is None:
         return []
-    best, rival = found.best, found.rival
+    best, rival = sized.best, sized.rival
     ratio = rival.merit() / best.merit()
     made = f"it makes {format_digits(ratio, 2)} times as many tokens per paid chip"
     parts = [f"What would flip the order against {plan_card.named(rival)}: {made}."]
-    parts += [f"  Price: {line}." for line in ties_in_words(found.price)]
-    turns = flips_in_words(found.speeds) or ["the order per chip stays the same at every speed"]
+    parts += [f"  Price: {line}." for line in ties_in_words(sized.price)]
+    turns = flips_in_words(sized.speeds) or ["the order per chip stays the same at every speed"]
     parts += [f"  Speed: {line}." for line in turns]
-    parts += [f"  Software: {_software(found)}."] if found.software else []
+    parts += [f"  Software: {_software(sized)}."] if sized.software else []
     return parts
 
 
-def _software(found: Flips) -> str:
+def _software(sized: Flips) -> str:
     """Return which other software on the best system would overtake the rival."""
-    rival = found.rival.merit()
+    rival = sized.rival.merit()
     texts = (
         f"{c.stack.kind} makes {format_digits(c.merit(), 2)} tokens/s per paid chip on {c.place}, "
         + ("more" if c.merit() > rival else "still less")
-        for c in found.software
+        for c in sized.software
     )
-    return "; ".join(texts) + f" than the {format_digits(rival, 2)} of {found.rival.place}"
+    return "; ".join(texts) + f" than the {format_digits(rival, 2)} of {sized.rival.place}"

@@ -23,7 +23,7 @@ COUNTS = ("chance", *Choice.UNBANDED)
 DEMAND = ("users", "chips", "site_w", "usd_per_month", "availability", "facility", "pricing", "owner")
 NUMBERS = ("float", "int", "NDArray")
 LOSSES = ("loss_percent", "loss_percent_low", "loss_percent_high")
-WORDS = ("system", "status", "option", "stack", "stack_kind", "support", "missing", "quality_basis", *TEXTS)
+LABELS = ("system", "status", "option", "stack", "stack_kind", "support", "missing", "quality_basis", *TEXTS)
 SPEED = ("tokens_per_s_per_user", "below", "above", "alone")
 
 
@@ -32,7 +32,7 @@ def data_of(p: Plan) -> dict[str, Any]:
 
     Keys are those of `data_schema`; what is unknown, or has no end, is None.
     """
-    best, found = p.best, p.capacity
+    best, result = p.best, p.capacity
     request = {name: _plain(getattr(p.request, name)) for name in p.request.allowed}
     return {
         "model": p.model.id,
@@ -40,12 +40,12 @@ def data_of(p: Plan) -> dict[str, Any]:
         "demand": {name: _word(getattr(p.demand, name)) for name in DEMAND} if p.demand else None,
         "reached": p.reached,
         "best": _choice(p, best) if best else None,
-        "capacity": _figures(found) if found is not None and found.valid else None,
-        "bill": [_named(one._asdict()) for one in found.bill_lines()] if found is not None and found.valid else [],
-        "lost_h_by_cause": found.lost_h_by_cause if found is not None and found.valid else {},
+        "capacity": _figures(result) if result is not None and result.valid else None,
+        "bill": [_named(one._asdict()) for one in result.bill_lines()] if result is not None and result.valid else [],
+        "lost_h_by_cause": result.lost_h_by_cause if result is not None and result.valid else {},
         "ties": p.same,
-        "choices": [_beside(p, c) for c in p.choices],
-        "gpus": [_beside(p, c) for c in p.gpus],
+        "choices": [_with_capacity(p, c) for c in p.choices],
+        "gpus": [_with_capacity(p, c) for c in p.gpus],
         "other_software": [_choice(p, c) for c in p.beside],
         "next_mapping": [_choice(p, c) for c in p.second],
         "why": p.why,
@@ -56,7 +56,7 @@ def data_of(p: Plan) -> dict[str, Any]:
     }
 
 
-def _beside(p: Plan, c: Choice) -> dict[str, Any]:
+def _with_capacity(p: Plan, c: Choice) -> dict[str, Any]:
     """Return a choice with its instances, bill and watts."""
     one = p.capacity_of(c)
     return {"choice": _choice(p, c), "capacity": _figures(one) if one.valid else None}
@@ -81,13 +81,13 @@ def _figures(one: Grounded) -> dict[str, Any]:
     return banded | (counts if isinstance(one, Capacity) else {})
 
 
-def _flips(found: Flips | None) -> dict[str, Any] | None:
+def _flips(result: Flips | None) -> dict[str, Any] | None:
     """Return what would flip the order as plain data."""
-    if found is None:
+    if result is None:
         return None
-    price = _named(found.price._asdict())
-    speeds = [one._asdict() for one in found.speeds]
-    return {"best": found.best.place, "rival": found.rival.place, "price": price, "speeds": speeds}
+    price = _named(result.price._asdict())
+    speeds = [one._asdict() for one in result.speeds]
+    return {"best": result.best.place, "rival": result.rival.place, "price": price, "speeds": speeds}
 
 
 def _named(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def data_schema() -> dict[str, Any]:
     >>> figures["instances"]["type"], "instances_low" in figures
     (['number', 'null'], True)
     """
-    choice = {name: {"type": "string"} for name in WORDS}
+    choice = {name: {"type": "string"} for name in LABELS}
     choice |= {name: _number(name) | {"type": ["number", "null"]} for name in LOSSES}
     choice |= {"valid": {"type": "boolean"}} | {name: _number(name, Choice) for name in COUNTS}
     many = {"choice": {"$ref": "#/$defs/choice"}, "capacity": _maybe("capacity")}
@@ -192,9 +192,9 @@ def _ends(kind: type[Grounded]) -> dict[str, Any]:
 
 def _numbers(kind: type) -> list[str]:
     """Return the fields and properties of a class that are annotated as numbers."""
-    found = list[str]()
+    result = list[str]()
     for base in kind.__mro__:
-        found += [name for name, told in vars(base).get("__annotations__", {}).items() if told in NUMBERS]
+        result += [name for name, annotation in vars(base).get("__annotations__", {}).items() if annotation in NUMBERS]
         getters = {name: item.fget for name, item in vars(base).items() if isinstance(item, property)}
-        found += [name for name, one in getters.items() if one and one.__annotations__.get("return") in NUMBERS]
-    return [name for name in dict.fromkeys(found) if name not in ("reason_mask", "valid")]
+        result += [name for name, one in getters.items() if one and one.__annotations__.get("return") in NUMBERS]
+    return [name for name in dict.fromkeys(result) if name not in ("reason_mask", "valid")]

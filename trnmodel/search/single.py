@@ -82,11 +82,11 @@ def search_for(model: Transformer, request: Request, precision: Any, max_loss_pe
     if max_loss_percent is None:
         return Search(model, request, formats)
     losses = {one.name: quality(model, one) for one in formats}
-    kept = tuple(one for one in formats if not losses[one.name].exceeds(max_loss_percent))
-    if not kept:
-        told = ", ".join(f"{name} {one.described()}" for name, one in losses.items())
-        refuse("max_loss_percent", max_loss_percent, f"every format that is tried may lose more: {told}")
-    return Search(model, request, kept)
+    allowed = tuple(one for one in formats if not losses[one.name].exceeds(max_loss_percent))
+    if not allowed:
+        losing = ", ".join(f"{name} {one.described()}" for name, one in losses.items())
+        refuse("max_loss_percent", max_loss_percent, f"every format that is tried may lose more: {losing}")
+    return Search(model, request, allowed)
 
 
 def options_for(q: Search, spec: System, efficiencies: Any) -> tuple[Option, ...]:
@@ -105,9 +105,9 @@ def asked_systems(systems: Any, argument: str = "systems") -> list[System]:
     if systems is None:
         return [read_system(name) for name in catalog_systems.on_offer()]
     several = listed(argument, systems) if np.iterable(systems) and not isinstance(systems, str) else [systems]
-    found = [find_system(instance(argument, one, str | System, "an id or a System"), argument) for one in several]
-    by_id = {one.id: one for one in found}
-    for one in found:
+    specs = [find_system(instance(argument, one, str | System, "an id or a System"), argument) for one in several]
+    by_id = {one.id: one for one in specs}
+    for one in specs:
         if one != by_id[one.id]:
             refuse(argument, one.id, "two different systems have this id; allowed is an id of its own for each")
     return list(by_id.values())
@@ -152,9 +152,9 @@ def _searched(q: Question) -> list[Point]:
         near = np.minimum(q.request.most_tpot_s / g.times.decode_s, 1.0) + 1e-6 / g.times.decode_s
         if q.request.ttft_s is not None:
             near = near + np.minimum(q.request.ttft_s / ttft_s(g.times, 0.0, q.request.ttft_quantile), 1.0)
-    kept = np.isfinite(made)
-    level = np.where(kept, 2, g.fits)
-    merit = np.where(kept, made, np.where(g.fits, near, -g.need / g.have))
+    holds = np.isfinite(made)
+    level = np.where(holds, 2, g.fits)
+    merit = np.where(holds, made, np.where(g.fits, near, -g.need / g.have))
     batch = np.lexsort((merit, level), axis=0)[-1]  # the best one of each mapping
     tops = [np.take_along_axis(x, batch[None], 0)[0] for x in (merit, level)]
     places = ((batch[place], place) for place in np.lexsort(tuple(tops))[:-3:-1])
