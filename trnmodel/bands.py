@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, reduce
 from math import log2, nan
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,7 +19,7 @@ from trnmodel.catalog.bands import AXES, Width, outliers, read
 from trnmodel.catalog.specs import Chip, Spec
 from trnmodel.catalog.stacks import Efficiencies, Part, basis
 from trnmodel.formulas.bands import grown_width
-from trnmodel.result import Basis, text_of
+from trnmodel.result import BASES, Basis, Texts, texts_of
 from trnmodel.units import BILLION, format_digits
 
 NAMES: Mapping[str, tuple[str, ...]] = {
@@ -30,6 +30,7 @@ STEPS = ("ranks", "batch", "length", "active parameters")
 # Octaves beyond the rows that widen nothing: fitted to rows of at most two ranks, or of small models, alone, dense
 # decode beyond them is off by no more than inside. For how many octaves that holds is a judgement.
 FREE = {"ranks": 3.0, "size": 3.0}
+CROSSED = 64  # points for each value of an axis from which on values that lie alike to all rows are compared once
 MOST = 2 * 10**6  # comparisons of points with rows at a time
 FEW = 20_000  # answers of stacks with a value at an end each, up to which they are computed at once
 STEP = 1.01  # ratio up to which two values of an axis are one
@@ -110,19 +111,39 @@ class Near:
         ]
         if not axes:
             return np.ones((), dtype=bool)
-        shape = np.broadcast_shapes(*(x.shape for x, _ in axes))
-        above, below = ([np.zeros(shape, dtype=bool) for _ in axes] for _ in range(2))
         rows = np.unique(np.stack([column for _, column in axes], axis=-1), axis=0)
-        for some in np.array_split(rows, np.ceil(len(rows) * np.prod(shape) / MOST)):
-            sides = [x - at.reshape(-1, *[1] * len(shape)) for (x, _), at in zip(axes, some.T, strict=True)]
-            near = [
-                ~(np.abs(side) > (STEP - 1) * x) for side, (x, _) in zip(sides, axes, strict=True)
-            ]  # of a row without a value too
-            for i, side in enumerate(sides):
-                others = np.logical_and.reduce(np.broadcast_arrays(np.True_, *near[:i], *near[i + 1 :]))
+        values = [x for x, _ in axes]
+        size = np.prod(np.broadcast_shapes(*(x.shape for x in values)))
+        if sum(x.size for x in values) * CROSSED > size:
+            return _among(rows, values)
+        few, places = zip(*(_alike(x, column) for x, column in zip(values, rows.T, strict=True)), strict=True)
+        return _among(rows, np.ix_(*few))[places]
+
+
+def _alike(x: NDArray, column: NDArray) -> tuple[NDArray, NDArray]:
+    """Return values of an axis, one of each kind that lies alike to the values of all rows, and the place of each."""
+    side = x.ravel() - column[:, None]
+    close = ~(np.abs(side) > (STEP - 1) * x.ravel())
+    marks = np.packbits(np.concatenate([close | (side < 0), close | (side > 0)]), axis=0)
+    _, first, places = np.unique(marks, axis=1, return_index=True, return_inverse=True)
+    return x.ravel()[first], places.reshape(x.shape)
+
+
+def _among(rows: NDArray, values: Sequence[NDArray]) -> NDArray:
+    """Return whether rows lie at points, or on both sides of them along one axis alone; `values` are by axis."""
+    shape = np.broadcast_shapes(*(x.shape for x in values))
+    above, below = ([np.zeros(shape, dtype=bool) for _ in values] for _ in range(2))
+    for some in np.array_split(rows, np.ceil(len(rows) * np.prod(shape) / MOST)):
+        sides = [x - at.reshape(-1, *[1] * len(shape)) for x, at in zip(values, some.T, strict=True)]
+        near = [
+            ~(np.abs(side) > (STEP - 1) * x) for side, x in zip(sides, values, strict=True)
+        ]  # of a row without a value too
+        for i, side in enumerate(sides):
+            others = reduce(np.logical_and, [*near[:i], *near[i + 1 :]], np.True_)
+            if np.any(others):
                 above[i] |= np.any(others & (near[i] | (side < 0)), axis=0)
                 below[i] |= np.any(others & (near[i] | (side > 0)), axis=0)
-        return np.logical_or.reduce([a & b for a, b in zip(above, below, strict=True)])
+    return np.logical_or.reduce([a & b for a, b in zip(above, below, strict=True)])
 
 
 @lru_cache(maxsize=2048)
@@ -201,19 +222,46 @@ def judged(here: Near, points: Mapping[str, Any], before: Iterable[str] = (), la
     (['measured', 'measured', 'extrapolated'], 'batch: its rows end at 16')
     """
     reasons = _reasons(before, lacks)
-    width, tails = _wide(here, reasons, here.distance(points)[0])
+    return _basis(_judgement(here, points, reasons), *_widths_at(here, points, reasons))
+
+
+class Judgement(NamedTuple):
+    """Words and reasons of a basis as places in lists, so that those of a million points cost little."""
+
+    word: Texts
+    reason: Texts
+
+
+def _basis(judgement: Judgement, width: Any, tails: Any) -> Basis:
+    """Return a judgement with widths as a basis, a text at each point."""
+    return Basis(judgement.word.words, judgement.reason.words, width, tails)
+
+
+def _judgement_of(basis: Basis) -> Judgement:
+    """Return words and reasons of a basis as places in lists."""
+    texts = [np.asarray(text, dtype=object) for text in (basis.word, basis.reason)]
+    found = [np.unique(text, return_inverse=True) for text in texts]
+    return Judgement(*(Texts(at.reshape(text.shape), tuple(few)) for text, (few, at) in zip(texts, found, strict=True)))
+
+
+def _judgement(here: Near, points: Mapping[str, Any], reasons: list[str]) -> Judgement:
+    """Return what the rows near points say of them, `reasons` being those that hold for all points."""
     mask, axis_reasons = here.leaves(points)
-    width = np.broadcast_to(width, np.shape(mask))[()]
-    if tails is not None:
-        below, above = (np.broadcast_to(tail, np.shape(mask))[()] for tail in tails)
-        tails = below, above
-    beyond = text_of(mask, tuple(axis_reasons))
+    beyond = texts_of(mask, tuple(axis_reasons))
     if reasons:
-        before_text = "; ".join(reasons)
-        beyond = np.frompyfunc(lambda text: f"{before_text}; {text}" if text else before_text, 1, 1)(beyond)
-        return Basis(np.full(np.shape(mask), "extrapolated", dtype=object)[()], beyond, width, tails)
-    inside = np.where(here.measured(points), "measured", "interpolated")
-    return Basis(np.where(np.equal(mask, 0), inside, "extrapolated").astype(object)[()], beyond, width, tails)
+        texts = tuple("; ".join(filter(None, (*reasons, text))) for text in beyond.texts)
+        everywhere = np.broadcast_to(np.int8(0), np.shape(mask))
+        return Judgement(Texts(everywhere, ("extrapolated",)), beyond._replace(texts=texts))
+    inside = np.where(here.measured(points), np.int8(0), np.int8(1))
+    return Judgement(Texts(np.where(np.equal(mask, 0), inside, np.int8(2)), BASES), beyond)
+
+
+def _widths_at(here: Near, points: Mapping[str, Any], reasons: list[str]) -> tuple[Any, tuple[Any, Any] | None]:
+    """Return the half-width at each point, and its tails where the chip has rows."""
+    shape = np.broadcast_shapes(*(np.shape(points[axis]) for axis, *_ in _ends(here) if axis in points))
+    width, tails = _wide(here, reasons, here.distance(points)[0])
+    width = np.broadcast_to(width, shape)[()]
+    return width, tails and (np.broadcast_to(tails[0], shape)[()], np.broadcast_to(tails[1], shape)[()])
 
 
 def _reasons(before: Iterable[str], lacks: Iterable[str]) -> list[str]:
@@ -268,20 +316,40 @@ def contradicted(basis: Basis, part: str, kind: str, chip: str, stack: str, poin
     A row is at a point if it has a value within 1 % on each axis that is asked, and none on the others. The width of
     the band stays that of the rows. What is extrapolated anyway keeps its reasons alone.
     """
-    firm = np.not_equal(basis.word, "extrapolated")
-    word, reason = np.asarray(basis.word, dtype=object), np.asarray(basis.reason, dtype=object)
-    for row, here in _contradicting((part, kind, chip, stack), points):
-        if np.any(here & firm):
-            more = np.where(reason == "", "", "; ") + reason
-            word = np.where(here & firm, "extrapolated", word)
-            reason = np.where(here & firm, f"contradicted by row {row}" + more, reason)
-    return basis._replace(word=word[()], reason=reason[()])
+    found = _contradicted(_judgement_of(basis), (part, kind, chip, stack), points)
+    return basis._replace(word=found.word.words, reason=found.reason.words)
+
+
+def _contradicted(judgement: Judgement, key: tuple[str, str, str, str], points: Mapping[str, Any]) -> Judgement:
+    """Return a judgement that is extrapolated where a measured row contradicts the band."""
+    word, reason = judgement
+    firm = np.array([text != "extrapolated" for text in word.texts])[word.places]
+    for row, here in _contradicting(key, points):
+        hit = here & firm
+        if np.any(hit):
+            word = Texts(np.where(hit, len(word.texts), word.places), (*word.texts, "extrapolated"))
+            more = tuple("; ".join(filter(None, (f"contradicted by row {row}", text))) for text in reason.texts)
+            places = np.where(hit, reason.places + len(reason.texts), reason.places)
+            reason = Texts(places, (*reason.texts, *more))
+    return Judgement(word, reason)
 
 
 def stack_basis(e: Efficiencies, chip: Chip, lnc: int, part: str, kind: str, points: Mapping[str, Any]) -> Basis:
     """Return what an answer of a stack on a chip rests on at each point: its rows, and those that contradict it."""
-    of_rows = rows_basis(e, chip, lnc, part, kind, points)
-    return contradicted(of_rows, part, kind, chip.id, e.id, points) if np.any(of_rows.word != "ideal") else of_rows
+    first, here, before, lacking = _ground(Same(e), Same(chip), lnc, part, kind)
+    widths = _widths_at(here, points, _reasons(before, lacking)) if here else (first.width, first.tails)
+    return _basis(stack_judgement(e, chip, lnc, part, kind, points), *widths)
+
+
+def stack_judgement(
+    e: Efficiencies, chip: Chip, lnc: int, part: str, kind: str, points: Mapping[str, Any]
+) -> Judgement:
+    """Return words and reasons of `stack_basis` alone, as places in lists."""
+    first, here, before, lacking = _ground(Same(e), Same(chip), lnc, part, kind)
+    if here is None and first.word == "ideal":
+        return _judgement_of(first)
+    found = _judgement(here, points, _reasons(before, lacking)) if here else _judgement_of(first)
+    return _contradicted(found, (part, kind, chip.id, e.id), points)
 
 
 def rows_basis(e: Efficiencies, chip: Chip, lnc: int, part: str, kind: str, points: Mapping[str, Any]) -> Basis:
@@ -326,7 +394,10 @@ def _ground(
 
 def plain_basis(part: str, chip: str, stack: str, points: Mapping[str, Any]) -> Basis:
     """Return what a kernel or a collective rests on: rows of its chip and stack, and those that contradict it."""
-    return contradicted(plain_rows_basis(part, chip, stack, points), part, part, chip, stack, points)
+    here = near(part, part, chip, stack)
+    reasons = _reasons((), lacks(here, part, part, chip, stack))
+    found = _contradicted(_judgement(here, points, reasons), (part, part, chip, stack), points)
+    return _basis(found, *_widths_at(here, points, reasons))
 
 
 def plain_rows_basis(part: str, chip: str, stack: str, points: Mapping[str, Any]) -> Basis:

@@ -15,7 +15,7 @@ from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
 from trnmodel.models.transformer import Transformer
-from trnmodel.result import Basis, Judged
+from trnmodel.result import Basis, Judged, Result, Texts
 from trnmodel.steps.assemble import Line, Message
 from trnmodel.steps.ends import COST_CONSTANTS
 from trnmodel.steps.legal import RULES
@@ -121,7 +121,7 @@ class Step(Judged):
         Blocks of a static graph hold the worst distribution; few tokens that fill one are then more work than all
         experts would be, and cost less in chunks that fill none. Empty for a model without experts.
         """
-        return self.question.experts()
+        return self.question.experts().words
 
     @property
     def lower_s(self) -> NDArray:
@@ -143,9 +143,22 @@ class Step(Judged):
     @property
     def bound(self) -> NDArray | str:
         """The resource that takes longest by itself; empty for a point that cannot exist."""
-        times = np.stack(np.broadcast_arrays(self.compute_s, self.memory_s, self.network_s, self.overhead_s))
-        names = np.asarray([*RESOURCES, ""], dtype=object)
-        return names[np.where(np.isnan(times).any(axis=0), len(RESOURCES), times.argmax(axis=0))]
+        return self._bound().words
+
+    def _bound(self) -> Texts:
+        """Return the resource that takes longest by itself, the first of several, as a place in a list."""
+        most, place = np.asarray(self.compute_s), np.zeros((), dtype=np.int8)
+        for i, name in enumerate(RESOURCES[1:], 1):
+            time_s = getattr(self, f"{name}_s")
+            place = np.where(time_s > most, np.int8(i), place)
+            most = np.maximum(most, time_s)  # NaN where any is
+        return Texts(np.where(np.isnan(most), np.int8(len(RESOURCES)), place), (*RESOURCES, ""))
+
+    def _coded(self) -> dict[str, Any]:
+        """Return columns of few texts."""
+        word, reason = self.question.judgement()
+        columns = {"basis": word, "basis_reason": reason, "experts": self.question.experts()}
+        return Result._coded(self) | columns | {"bound": self._bound()}
 
 
 DOMINANT = 0.5
