@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache, reduce
 from math import log2, nan
@@ -33,6 +33,7 @@ FREE = {"ranks": 3.0, "size": 3.0}
 CROSSED = 64  # points for each value of an axis from which on values that lie alike to all rows are compared once
 MOST = 2 * 10**6  # comparisons of points with rows at a time
 FEW = 20_000  # answers of stacks with a value at an end each, up to which they are computed at once
+MARK = np.int16  # of the ends of the axes, two bits each
 STEP = 1.01  # ratio up to which two values of an axis are one
 # Which of them may have no rows, the nearest case first. Each counts as two octaves, the step from one generation to
 # the next: Trainium1 to Trainium2 is 1.8 in the rate of HBM (0.82 to 2.9 TB/s) and 1.8 in the peak (190 to 667 TFLOP/s
@@ -94,12 +95,14 @@ class Near:
 
     def leaves(self, points: Mapping[str, Any]) -> tuple[NDArray, list[str]]:
         """Return a mask of the axes along which points leave the rows, and a reason for each of its bits."""
-        mask, reasons = np.zeros((), dtype=int), list[str]()
+        mask, reasons = np.zeros((), dtype=MARK), list[str]()
         for one in self.beyond(points):
+            here: Any = MARK(0)
             for end, side in ((one.high, one.x > one.high), (one.low, one.x < one.low)):
-                mask = mask | (side & one.outside) * 2 ** len(reasons)
+                here = here | (side & one.outside) * MARK(2 ** len(reasons))
                 at = f"{end / BILLION:.3g} billion" if end >= BILLION else format_digits(end, 4)
                 reasons.append(f"{one.name}: its rows {'end' if end is one.high else 'begin'} at {at}")
+            mask = mask | here
         return mask, reasons
 
     def measured(self, points: Mapping[str, Any]) -> NDArray:
@@ -111,39 +114,46 @@ class Near:
         ]
         if not axes:
             return np.ones((), dtype=bool)
+        shape = np.broadcast_shapes(*(x.shape for x, _ in axes))
+        above, below = ([np.zeros(shape, dtype=bool) for _ in axes] for _ in range(2))
         rows = np.unique(np.stack([column for _, column in axes], axis=-1), axis=0)
-        values = [x for x, _ in axes]
-        size = np.prod(np.broadcast_shapes(*(x.shape for x in values)))
-        if sum(x.size for x in values) * CROSSED > size:
-            return _among(rows, values)
-        few, places = zip(*(_alike(x, column) for x, column in zip(values, rows.T, strict=True)), strict=True)
-        return _among(rows, np.ix_(*few))[places]
+        for some in np.array_split(rows, np.ceil(len(rows) * np.prod(shape) / MOST)):
+            columns = [at.reshape(-1, *[1] * len(shape)) for at in some.T]
+            near = [_near(x, at) for (x, _), at in zip(axes, columns, strict=True)]
+            for i, ((x, _), at) in enumerate(zip(axes, columns, strict=True)):
+                others = reduce(np.logical_and, [*near[:i], *near[i + 1 :]], np.True_)
+                if np.any(others):
+                    above[i] |= np.any(others & (near[i] | (x < at)), axis=0)
+                    below[i] |= np.any(others & (near[i] | (x > at)), axis=0)
+        return np.logical_or.reduce([a & b for a, b in zip(above, below, strict=True)])
+
+    def different(self, points: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[NDArray, ...] | None]:
+        """Return points of which no two lie alike to all rows along all axes, and the place of each point among them.
+
+        Without a place for points that are as many as those which they stand for, or nearly.
+        """
+        columns = dict(zip(AXES, self.values, strict=True))
+        values = {axis: np.asarray(points[axis], dtype=float) for axis in columns if axis in points}
+        size = np.prod(np.broadcast_shapes(*(x.shape for x in values.values())))
+        if sum(x.size for x in values.values()) * CROSSED > size:
+            return points, None
+        firsts, places = list[NDArray](), list[NDArray]()
+        for axis, x in values.items():
+            flat, at = x.ravel(), columns[axis][:, None]
+            near, leaves = _near(flat, at), np.broadcast_to(self.leaves({axis: flat})[0], (1, flat.size))
+            sides = [near | (flat < at), near | (flat > at), leaves & 1 > 0, leaves & 2 > 0]
+            marks = np.ascontiguousarray(np.packbits(np.concatenate(sides), axis=0).T)
+            _, first, place = np.unique(
+                marks.view(f"V{marks.shape[1]}").ravel(), return_index=True, return_inverse=True
+            )
+            firsts.append(flat[first])
+            places.append(place.reshape(x.shape))
+        return dict(zip(values, np.ix_(*firsts), strict=True)), tuple(places)
 
 
-def _alike(x: NDArray, column: NDArray) -> tuple[NDArray, NDArray]:
-    """Return values of an axis, one of each kind that lies alike to the values of all rows, and the place of each."""
-    side = x.ravel() - column[:, None]
-    close = ~(np.abs(side) > (STEP - 1) * x.ravel())
-    marks = np.packbits(np.concatenate([close | (side < 0), close | (side > 0)]), axis=0)
-    _, first, places = np.unique(marks, axis=1, return_index=True, return_inverse=True)
-    return x.ravel()[first], places.reshape(x.shape)
-
-
-def _among(rows: NDArray, values: Sequence[NDArray]) -> NDArray:
-    """Return whether rows lie at points, or on both sides of them along one axis alone; `values` are by axis."""
-    shape = np.broadcast_shapes(*(x.shape for x in values))
-    above, below = ([np.zeros(shape, dtype=bool) for _ in values] for _ in range(2))
-    for some in np.array_split(rows, np.ceil(len(rows) * np.prod(shape) / MOST)):
-        sides = [x - at.reshape(-1, *[1] * len(shape)) for x, at in zip(values, some.T, strict=True)]
-        near = [
-            ~(np.abs(side) > (STEP - 1) * x) for side, x in zip(sides, values, strict=True)
-        ]  # of a row without a value too
-        for i, side in enumerate(sides):
-            others = reduce(np.logical_and, [*near[:i], *near[i + 1 :]], np.True_)
-            if np.any(others):
-                above[i] |= np.any(others & (near[i] | (side < 0)), axis=0)
-                below[i] |= np.any(others & (near[i] | (side > 0)), axis=0)
-    return np.logical_or.reduce([a & b for a, b in zip(above, below, strict=True)])
+def _near(x: Any, at: Any) -> Any:
+    """Return whether values are within a step of those of rows; of a row without a value all are."""
+    return ~(np.abs(x - at) > (STEP - 1) * x)
 
 
 @lru_cache(maxsize=2048)
@@ -246,14 +256,17 @@ def _judgement_of(basis: Basis) -> Judgement:
 
 def _judgement(here: Near, points: Mapping[str, Any], reasons: list[str]) -> Judgement:
     """Return what the rows near points say of them, `reasons` being those that hold for all points."""
-    mask, axis_reasons = here.leaves(points)
+    few, places = here.different(points)
+    mask, axis_reasons = here.leaves(few)
+    inside = np.zeros((), dtype=np.int8) if reasons else np.where(here.measured(few), np.int8(0), np.int8(1))
+    shape = np.broadcast_shapes(*map(np.shape, few.values()))
+    word = np.where(np.equal(mask, 0) & (not reasons), inside, np.int8(2))
     beyond = texts_of(mask, tuple(axis_reasons))
-    if reasons:
-        texts = tuple("; ".join(filter(None, (*reasons, text))) for text in beyond.texts)
-        everywhere = np.broadcast_to(np.int8(0), np.shape(mask))
-        return Judgement(Texts(everywhere, ("extrapolated",)), beyond._replace(texts=texts))
-    inside = np.where(here.measured(points), np.int8(0), np.int8(1))
-    return Judgement(Texts(np.where(np.equal(mask, 0), inside, np.int8(2)), BASES), beyond)
+    if places is not None:
+        word = np.broadcast_to(word, shape)[places]
+        beyond = beyond._replace(places=np.broadcast_to(beyond.places, shape)[places])
+    texts = tuple("; ".join(filter(None, (*reasons, text))) for text in beyond.texts)
+    return Judgement(Texts(word, BASES), beyond._replace(texts=texts))
 
 
 def _widths_at(here: Near, points: Mapping[str, Any], reasons: list[str]) -> tuple[Any, tuple[Any, Any] | None]:

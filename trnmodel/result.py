@@ -81,8 +81,12 @@ def texts_of(mask: ArrayLike, names: tuple[str, ...]) -> Texts:
     >>> texts_of([3, 0], ("too big", "too slow"))
     Texts(places=array([1, 0], dtype=int16), texts=('', 'too big; too slow'))
     """
-    masks = np.asarray(mask, dtype=int)
-    if masks.max(initial=0) < MOST_COUNTED:  # counts of all masks are quicker than a sort of the points
+    masks = np.asarray(mask)
+    masks = masks if masks.dtype.kind == "i" else masks.astype(int)
+    most = masks.max(initial=0)
+    if not most:
+        return Texts(np.broadcast_to(np.int16(0), masks.shape), ("",))
+    if most < MOST_COUNTED:  # counts of all masks are quicker than a sort of the points
         counts = np.bincount(masks.ravel())
         found = np.flatnonzero(counts)
         rank = np.zeros(counts.shape, dtype=np.int16)

@@ -22,11 +22,11 @@ from trnmodel.search.tables import (
     Column,
     Kinds,
     Piece,
+    Table,
     checked_path,
     columns_from,
     labels_of,
     piece_of,
-    table_of,
     write,
 )
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MOST_POINTS = 10**8
+HELD = 2**20  # points of a call whose answers are held by this process
 AHEAD = 8  # calls that an executor has at a time, twice, where their answers are not held
 NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 UNNAMED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -303,16 +304,24 @@ def sweep(
         refuse("most", most, "allowed is one of least and most")
     path = None if to is None else checked_path(to)
     whole, ordered = _jobs(function, grid, bands)
-    by = least or most
-    parted = executor is not None or path is not None or by is not None
-    jobs = [part for job in whole for part in (_split(job, ROWS) if parted else (job,))]
+    by, points = least or most, len(whole) * math.prod(whole[0].shape)
+    held = executor is None and path is None and by is None
+    jobs = [part for job in whole for part in _split(job, HELD if held else ROWS)]
     if by is None:
         answers = _answers(executor, Job.ask, jobs, all_at_once=path is None)
         pieces = Kinds(mixed).passed(_with_bar(answers, len(jobs), progress))
-        return table_of(list(pieces), ordered) if path is None else write(pieces, path)
+        return _table(pieces, points, ordered) if path is None else write(pieces, path)
     found = _best(jobs, executor, by, 1.0 if least else -1.0, rows, progress)
     table = _rows_of(whole, found, ordered, mixed)
     return table if path is None else write([piece_of(columns_from(table, (), False), len(table))], path)
+
+
+def _table(pieces: Iterable[Piece], rows: int, ordered: list[str]) -> pd.DataFrame:
+    """Return pieces, of so many rows together, as one table."""
+    table = Table(rows)
+    for piece in pieces:
+        table.add(piece)
+    return table.frame(ordered)
 
 
 def _with_bar(answers: Iterable[T], total: int, progress: bool) -> Iterable[T]:
@@ -343,5 +352,5 @@ def _jobs(function: Callable, grid: Mapping[str, Any], bands: bool) -> tuple[lis
 def _rows_of(whole: list[Job], rows: NDArray, ordered: list[str], mixed: bool) -> pd.DataFrame:
     """Return the table of some rows of the grid in their order; without rows, its columns alone."""
     jobs, places = _at_rows(whole, rows if rows.size else np.zeros(1, dtype=int))
-    table = table_of(list(Kinds(mixed).passed(job.ask() for job in jobs)), ordered)
+    table = _table(Kinds(mixed).passed(job.ask() for job in jobs), max(rows.size, 1), ordered)
     return table.iloc[places if rows.size else []].reset_index(drop=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,6 +20,8 @@ from trnmodel.result import Result, Texts, alike, columns_of
 if TYPE_CHECKING:
     import pandas as pd
 
+FEW = 2**7  # texts of a column up to which a byte says which one a row has
+HELD = 3  # references to an array that only its column has: the column's, a name's, and that of the count
 ROWS = 2**16  # of a group of rows in a file, and of a piece of a grid that is asked at once
 
 
@@ -27,6 +30,12 @@ class Column(NamedTuple):
 
     cell: NDArray | Texts
     shape: tuple[int, ...]
+
+    @property
+    def kind(self) -> str:
+        """What it holds: text, numbers, yes or no, or objects."""
+        kinds = {"O": "object", "b": "flag"}
+        return "text" if isinstance(self.cell, Texts) else kinds.get(self.array.dtype.kind, "number")
 
     @property
     def length(self) -> int:
@@ -136,69 +145,137 @@ def _object(label: Any) -> NDArray:
     return array
 
 
-def table_of(pieces: list[Piece], ordered: Collection[str] = ()) -> pd.DataFrame:
-    """Return pieces below each other as one table; those of a list are emptied, since they may be large.
-
-    Text is categorical. Its categories are in alphabetical order, but for the `ordered` columns, which have theirs.
-    """
-    import pandas as pd
-
-    lengths = [piece.rows for piece in pieces]
-    names = dict.fromkeys(name for piece in pieces for name in piece.columns)
-    columns = {}
-    for name in names:
-        parts = [piece.columns.pop(name, None) for piece in pieces]
-        columns[name] = _joined(parts, lengths, name in ordered)
-    return pd.DataFrame(columns, index=range(sum(lengths)), copy=False)
+def _alone(column: Column) -> bool:
+    """Return whether nothing else holds the numbers of a column, which can then stand in a table as they are."""
+    cell = column.cell
+    if isinstance(cell, Texts) or cell.dtype.kind == "O":
+        return False
+    mine = cell.flags.owndata and cell.flags.writeable and cell.flags.c_contiguous
+    return bool(mine) and sys.getrefcount(cell) <= HELD
 
 
-def _joined(parts: list[Column | None], lengths: list[int], ordered: bool) -> Any:
-    """Return the parts of a column below each other."""
-    import pandas as pd
+class Cells:
+    """A column that is filled piece by piece; text as its place in a list, in the order in which texts come."""
 
-    cells = [part and part.cell for part in parts]
-    if all(isinstance(cell, Texts) for cell in cells):
-        return _categorical(parts, lengths, ordered)
-    plain = [part is not None and not isinstance(part.cell, Texts) and part.cell.dtype.kind != "O" for part in parts]
-    if all(plain):
-        spread = [part.spread(rows) for part, rows in zip(parts, lengths, strict=True) if part]
-        kinds = {"b" if one.dtype.kind == "b" else "" for one in spread}
-        if len(kinds) == 1:
-            return np.concatenate(spread)
-    each = [
-        np.full(rows, np.nan) if part is None else part.values(rows) for part, rows in zip(parts, lengths, strict=True)
-    ]
-    return pd.concat([pd.Series(np.array(one)) for one in each], ignore_index=True)
+    def __init__(self, column: Column, rows: int, listed: dict[str, int]) -> None:
+        self.kind = column.kind
+        self.listed = listed
+        if column.shape == column.array.shape and column.length == rows and _alone(column):
+            self.array = column.array.reshape(-1)
+        else:
+            self.array = np.empty(rows, np.int8 if self.kind == "text" else column.array.dtype)
+
+    def make_room(self, rows: int) -> None:
+        """Make room for so many rows."""
+        if rows > len(self.array):
+            more = np.empty(rows, self.array.dtype)
+            more[: len(self.array)] = self.array
+            self.array = more
+
+    def put(self, column: Column | None, start: int, rows: int) -> None:
+        """Fill so many rows with a column of a piece; with what says that there is none where it is None."""
+        if column is None:
+            return self._leave_out(start, rows)
+        cell: Any = column.cell
+        if self.array.base is cell:
+            return None
+        if column.kind != self.kind:
+            self._as_objects(start)
+            cell = column.values(rows) if column.kind == "text" else cell
+        elif isinstance(cell, Texts):
+            cell = self._ranks(cell)[cell.places]
+            self._widen(start, cell.dtype)
+        else:
+            self._widen(start, cell.dtype)
+        room = self.array[start : start + rows]
+        if np.size(cell) == 1:
+            room[...] = np.reshape(cell, -1)[0] if self.kind != "object" else np.reshape(cell, 1)
+        else:
+            room.reshape(column.shape)[...] = cell.reshape(column.shape) if cell.size == rows else cell
+        return None
+
+    def _ranks(self, cell: Texts) -> NDArray:
+        """Return the place in the list of each text that occurs."""
+        texts = cell.texts
+        if len(texts) < FEW:
+            used = np.array([np.any(cell.places == i) for i in range(len(texts))])
+        else:
+            used = np.bincount(cell.places.ravel(), minlength=len(texts)) > 0
+        pairs = zip(texts, used, strict=True)
+        ranks = [self.listed.setdefault(text, len(self.listed)) if here else -1 for text, here in pairs]
+        return np.array(ranks, np.int8 if len(self.listed) < FEW else np.int32)
+
+    def _widen(self, filled: int, dtype: np.dtype) -> None:
+        """Take values of another size of numbers too."""
+        wider = np.promote_types(self.array.dtype, dtype)
+        if wider != self.array.dtype:
+            more = np.empty(self.array.shape, wider)
+            more[:filled] = self.array[:filled]
+            self.array = more
+
+    def _as_objects(self, filled: int) -> None:
+        """Take values of any kind."""
+        if self.kind != "object":
+            more = np.empty(self.array.shape, dtype=object)
+            texts = np.array([*self.listed, np.nan], dtype=object)
+            more[:filled] = texts[self.array[:filled]] if self.kind == "text" else self.array[:filled]
+            self.array, self.kind = more, "object"
+
+    def _leave_out(self, start: int, rows: int) -> None:
+        """Fill so many rows with what says that there is no value."""
+        if self.kind == "number":
+            self._widen(start, np.dtype(float))
+        elif self.kind == "flag":
+            self._as_objects(start)
+        self.array[start : start + rows] = -1 if self.kind == "text" else np.nan
+
+    def joined(self, rows: int, in_order: bool | None) -> Any:
+        """Return the values of the first rows; texts as categories, in order of the alphabet or of their places."""
+        import pandas as pd
+
+        array = self.array if rows == len(self.array) else self.array[:rows].copy()
+        if self.kind == "object":
+            return pd.Series(array, dtype=object, copy=False)
+        if self.kind != "text":
+            return array
+        texts = list(self.listed)
+        if not in_order and texts != sorted(texts):
+            rank = np.empty(len(texts) + 1, array.dtype)  # the last one is that of no text
+            rank[np.argsort(np.array(texts, dtype=object))], rank[-1] = np.arange(len(texts)), -1
+            array, texts = rank[array], sorted(texts)
+        return pd.Categorical.from_codes(array, dtype=pd.CategoricalDtype(texts), validate=False)
 
 
-def _categorical(parts: list[Any], lengths: list[int], ordered: bool) -> pd.Categorical:
-    """Return the parts of a column of text as categories, of which each occurs."""
-    places = [part.spread(rows) for part, rows in zip(parts, lengths, strict=True)]
-    used = [_used(part.cell, one) for part, one in zip(parts, places, strict=True)]
-    texts = dict.fromkeys(text for some in used for text in some)
-    listed = list(texts) if ordered and all(len(some) == 1 for some in used) else sorted(texts)
-    codes = [_codes(part.cell, one, listed) for part, one in zip(parts, places, strict=True)]
-    return _of_codes(np.concatenate(codes), listed)
+class Table:
+    """A table that grows by pieces; `rows` is how many it is to have, and `listed` the texts that its columns have."""
 
+    def __init__(self, rows: int, listed: dict[str, dict[str, int]] | None = None) -> None:
+        self.room, self.rows = rows, 0
+        self.columns: dict[Any, Cells] = {}
+        self.listed: dict[Any, dict[str, int]] = {} if listed is None else listed
 
-def _codes(cell: Texts, places: NDArray, listed: Sequence[str]) -> NDArray:
-    """Return the places of texts in another list; -1 for those that no row has."""
-    place_of = {text: i for i, text in enumerate(listed)}
-    kind = np.int8 if len(listed) < 2**7 else np.int32
-    return np.array([place_of.get(text, -1) for text in cell.texts], kind)[places]
+    def add(self, piece: Piece) -> None:
+        """Add the rows of a piece."""
+        start, rows = self.rows, piece.rows
+        if start + rows > self.room:
+            self.room = max(start + rows, 2 * self.room if start else 0)
+            for cells in self.columns.values():
+                cells.make_room(self.room)
+        for name, column in piece.columns.items():
+            if name not in self.columns:
+                self.columns[name] = Cells(column, self.room, self.listed.setdefault(name, {}))
+                if start:
+                    self.columns[name].put(None, 0, start)
+        for name, cells in self.columns.items():
+            cells.put(piece.columns.get(name), start, rows)
+        self.rows += rows
 
+    def frame(self, in_order: Collection[str] = ()) -> pd.DataFrame:
+        """Return the table. Texts are categories, in alphabetical order but for columns whose texts have their own."""
+        import pandas as pd
 
-def _of_codes(codes: NDArray, listed: Sequence[str]) -> pd.Categorical:
-    """Return places in a list of texts as categories."""
-    import pandas as pd
-
-    return pd.Categorical.from_codes(codes, dtype=pd.CategoricalDtype(list(listed)), validate=False)
-
-
-def _used(cell: Texts, places: NDArray) -> list[str]:
-    """Return the texts that some row has."""
-    few = places[:1] if places.strides == (0,) else places  # one value that stands for all rows
-    return [cell.texts[i] for i in np.flatnonzero(np.bincount(few))]
+        columns = {name: cells.joined(self.rows, name in in_order) for name, cells in self.columns.items()}
+        return pd.DataFrame(columns, index=range(self.rows), copy=False)
 
 
 class Kinds:
@@ -259,64 +336,48 @@ class _Groups:
     def __init__(self, target: Path) -> None:
         self.target = target
         self.kinds: dict[str, str] = {}
-        self.listed: dict[str, dict[str, None]] = {}
+        self.listed: dict[Any, dict[str, int]] = {}
 
     def frames(self, pieces: Iterable[Piece]) -> Iterator[pd.DataFrame]:
         """Yield the tables of groups of rows, each of which has the same columns."""
-        some, rows = list[Piece](), 0
+        table = Table(ROWS, self.listed)
         for piece in pieces:
-            some.append(piece)
-            rows += piece.rows
-            if rows >= ROWS:
-                yield self.frame(some)
-                some, rows = [], 0
-        if some:
-            yield self.frame(some)
+            table.add(Piece(piece.rows, {name: _as_text(column) for name, column in piece.columns.items()}))
+            if table.rows >= ROWS:
+                yield self.checked(table)
+                table = Table(ROWS, self.listed)
+        if table.rows:
+            yield self.checked(table)
 
-    def frame(self, pieces: list[Piece]) -> pd.DataFrame:
-        """Return pieces as the table of a group."""
-        import pandas as pd
-
-        columns = {str(name): self.column(str(name), pieces, name) for name in pieces[0].columns}
-        if self.kinds.keys() != columns.keys() or any(
-            piece.columns.keys() != pieces[0].columns.keys() for piece in pieces
-        ):
-            refuse("to", str(self.target), "allowed for a function whose answers all have the same columns")
-        return pd.DataFrame(columns, copy=False)
-
-    def column(self, name: str, pieces: list[Piece], key: Any) -> Any:
-        """Return a column of a group: numbers of the kind that the first group has, or texts."""
-        parts = [piece.columns[key] for piece in pieces if key in piece.columns]
-        cells = [_as_text(part.cell) for part in parts]
-        kinds = {"text" if isinstance(cell, Texts) else cell.dtype.name for cell in cells}
-        kind = self.kinds.setdefault(name, min(kinds))
-        if kinds != {kind}:
-            found = " and ".join(sorted({kind, *kinds}))
-            refuse("to", str(self.target), f"allowed is one kind of values in a column; {shown(name)} has {found}")
-        each = [
-            Column(cell, part.shape).spread(piece.rows) for cell, part, piece in zip(cells, parts, pieces, strict=True)
-        ]
-        if kind != "text":
-            return np.concatenate(each)
-        listed = self.listed.setdefault(name, {})
-        for cell, places in zip(cells, each, strict=True):
-            listed.update(dict.fromkeys(_used(cell, places)))
-        codes = [_codes(cell, places, list(listed)) for cell, places in zip(cells, each, strict=True)]
-        return _of_codes(np.concatenate(codes), list(listed))
+    def checked(self, table: Table) -> pd.DataFrame:
+        """Return the table of a group, or refuse one whose columns are not those of the first group."""
+        frame = table.frame(table.columns)
+        frame.columns = frame.columns.map(str)
+        kinds = {
+            name: cells.kind if cells.kind == "text" else cells.array.dtype.name
+            for name, cells in table.columns.items()
+        }
+        self.kinds = self.kinds or kinds
+        for name in self.kinds | kinds:
+            found = {of.get(name, "missing") for of in (self.kinds, kinds)}
+            if len(found) > 1 or "object" in found:
+                allowed = "allowed for a function whose answers have the same columns, each of one kind of values"
+                refuse("to", str(self.target), f"{allowed}; {shown(name)} is {' and '.join(sorted(found))}")
+        return frame
 
     def count(self, path: str, described: str) -> None:
         """Write into a file how many texts each column has in the end, which its first group does not know."""
         from fastparquet.writer import update_file_custom_metadata
 
-        about = json.loads(described)
+        about, counts = json.loads(described), {str(name): texts for name, texts in self.listed.items()}
         for column in about["columns"]:
-            if column["name"] in self.listed:
-                column["metadata"]["num_categories"] = len(self.listed[column["name"]])
+            if self.kinds.get(column["name"]) == "text":
+                column["metadata"]["num_categories"] = len(counts[column["name"]])
         update_file_custom_metadata(path, {"pandas": json.dumps(about)})
 
 
-def _as_text(cell: NDArray | Texts) -> NDArray | Texts:
+def _as_text(column: Column) -> Column:
     """Return objects as the text that they print."""
-    if isinstance(cell, Texts) or cell.dtype.kind != "O":
-        return cell
-    return _coded(np.vectorize(str, otypes=[object])(cell))
+    if column.kind != "object":
+        return column
+    return column._replace(cell=_coded(np.vectorize(str, otypes=[object])(column.array)))

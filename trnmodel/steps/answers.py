@@ -136,9 +136,11 @@ class Step(Judged):
     @property
     def measured_share(self) -> NDArray:
         """Share of its time, resource by resource, that rests on constants fitted to rows of its chip."""
-        return (
-            sum((getattr(self, f"{name}_s") for name in self.question.fitted_resources()), np.zeros(())) / self.upper_s
-        )
+        return self._fitted_s() / self.upper_s
+
+    def _fitted_s(self) -> NDArray:
+        """Return the times of the resources whose constants were fitted to rows of the chip, added up [s]."""
+        return sum((getattr(self, f"{name}_s") for name in self.question.fitted_resources()), np.zeros(()))
 
     @property
     def bound(self) -> NDArray | str:
@@ -147,18 +149,20 @@ class Step(Judged):
 
     def _bound(self) -> Texts:
         """Return the resource that takes longest by itself, the first of several, as a place in a list."""
-        most, place = np.asarray(self.compute_s), np.zeros((), dtype=np.int8)
-        for i, name in enumerate(RESOURCES[1:], 1):
-            time_s = getattr(self, f"{name}_s")
-            place = np.where(time_s > most, np.int8(i), place)
-            most = np.maximum(most, time_s)  # NaN where any is
-        return Texts(np.where(np.isnan(most), np.int8(len(RESOURCES)), place), (*RESOURCES, ""))
+        times = np.broadcast_arrays(*(getattr(self, f"{name}_s") for name in RESOURCES))
+        most, place = np.array(times[0]), np.zeros(np.shape(times[0]), dtype=np.int8)
+        for i, time_s in enumerate(times[1:], 1):
+            np.putmask(place, time_s > most, i)
+            np.maximum(most, time_s, out=most)  # NaN where any is
+        np.putmask(place, np.isnan(most), len(RESOURCES))
+        return Texts(place, (*RESOURCES, ""))
 
     def _coded(self) -> dict[str, Any]:
-        """Return columns of few texts."""
+        """Return columns of few texts, and those that are made together."""
         word, reason = self.question.judgement()
-        columns = {"basis": word, "basis_reason": reason, "experts": self.question.experts()}
-        return Result._coded(self) | columns | {"bound": self._bound()}
+        columns = {"basis": word, "basis_reason": reason, "experts": self.question.experts(), "bound": self._bound()}
+        upper_s = self.upper_s
+        return Result._coded(self) | columns | {"upper_s": upper_s, "measured_share": self._fitted_s() / upper_s}
 
 
 DOMINANT = 0.5

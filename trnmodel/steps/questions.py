@@ -319,6 +319,8 @@ class StepQuestion(InferenceQuestion):
 
     def experts(self) -> Texts:
         """Return how experts run at each point, a text of `EXPERT_EXECUTIONS`."""
+        if not self.setting.outline.experts:
+            return Texts(np.zeros((), dtype=int), EXPERT_EXECUTIONS[:1])
         return Texts(np.asarray(self.everywhere.step_work().work.expert_execution, dtype=int), EXPERT_EXECUTIONS)
 
     def fitted_resources(self) -> tuple[str, ...]:
