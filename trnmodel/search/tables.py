@@ -160,7 +160,8 @@ class Cells:
     def __init__(self, column: Column, rows: int, listed: dict[str, int]) -> None:
         self.kind = column.kind
         self.listed = listed
-        if column.shape == column.array.shape and column.length == rows and _alone(column):
+        self.full = column.shape == column.array.shape and column.length == rows and _alone(column)
+        if self.full:
             self.array = column.array.reshape(-1)
         else:
             self.array = np.empty(rows, np.int8 if self.kind == "text" else column.array.dtype)
@@ -177,14 +178,17 @@ class Cells:
         if column is None:
             return self._leave_out(start, rows)
         cell: Any = column.cell
-        if self.array.base is cell:
+        if self.full:
             return None
         if column.kind != self.kind:
             self._as_objects(start)
             cell = column.values(rows) if column.kind == "text" else cell
         elif isinstance(cell, Texts):
-            cell = self._ranks(cell)[cell.places]
-            self._widen(start, cell.dtype)
+            places = cell.places if any(cell.places.strides) else cell.places[(0,) * cell.places.ndim]
+            ranks = self._ranks(cell.texts, places)
+            same = np.array_equal(ranks, np.arange(len(ranks)))
+            cell = np.asarray(places if same else ranks[places])
+            self._widen(start, ranks.dtype)
         else:
             self._widen(start, cell.dtype)
         room = self.array[start : start + rows]
@@ -194,15 +198,15 @@ class Cells:
             room.reshape(column.shape)[...] = cell.reshape(column.shape) if cell.size == rows else cell
         return None
 
-    def _ranks(self, cell: Texts) -> NDArray:
+    def _ranks(self, texts: tuple[str, ...], places: NDArray) -> NDArray:
         """Return the place in the list of each text that occurs."""
-        texts = cell.texts
         if len(texts) < FEW:
-            used = np.array([np.any(cell.places == i) for i in range(len(texts))])
+            used = np.array([np.any(places == i) for i in range(len(texts))])
         else:
-            used = np.bincount(cell.places.ravel(), minlength=len(texts)) > 0
-        pairs = zip(texts, used, strict=True)
-        ranks = [self.listed.setdefault(text, len(self.listed)) if here else -1 for text, here in pairs]
+            used = np.bincount(np.ravel(places), minlength=len(texts)) > 0
+        for text in sorted(text for text, here in zip(texts, used, strict=True) if here):
+            self.listed.setdefault(text, len(self.listed))
+        ranks = [self.listed.get(text, -1) for text in texts]
         return np.array(ranks, np.int8 if len(self.listed) < FEW else np.int32)
 
     def _widen(self, filled: int, dtype: np.dtype) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping as Lines
 from dataclasses import dataclass, field
+from functools import partial, reduce
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
@@ -49,6 +50,7 @@ class Step(Judged):
         *("batch", "tokens", "compiled_tokens"),
     )
     PARTS: ClassVar[tuple[str, ...]] = ("load",)
+    ON_DEMAND: ClassVar[tuple[str, ...]] = (*Judged.ON_DEMAND, "messages")
 
     model: Transformer
     system: System | Chip
@@ -126,12 +128,13 @@ class Step(Judged):
     @property
     def lower_s(self) -> NDArray:
         """Time where everything overlaps [s]."""
-        return np.maximum(np.maximum(self.compute_s, self.memory_s), self.network_s) + self.overhead_s
+        longest = _onto(np.maximum, np.maximum(self.compute_s, self.memory_s), self.network_s)
+        return _onto(np.add, longest, self.overhead_s)
 
     @property
     def upper_s(self) -> NDArray:
         """Time where nothing overlaps [s]."""
-        return self.compute_s + self.memory_s + (self.network_s + self.overhead_s)
+        return _onto(np.add, self.compute_s + self.memory_s, self.network_s + self.overhead_s)
 
     @property
     def measured_share(self) -> NDArray:
@@ -140,7 +143,8 @@ class Step(Judged):
 
     def _fitted_s(self) -> NDArray:
         """Return the times of the resources whose constants were fitted to rows of the chip, added up [s]."""
-        return sum((getattr(self, f"{name}_s") for name in self.question.fitted_resources()), np.zeros(()))
+        times = (getattr(self, f"{name}_s") for name in self.question.fitted_resources())
+        return reduce(partial(_onto, np.add), times, np.zeros(()))
 
     @property
     def bound(self) -> NDArray | str:
@@ -163,6 +167,12 @@ class Step(Judged):
         columns = {"basis": word, "basis_reason": reason, "experts": self.question.experts(), "bound": self._bound()}
         upper_s = self.upper_s
         return Result._coded(self) | columns | {"upper_s": upper_s, "measured_share": self._fitted_s() / upper_s}
+
+
+def _onto(combine: Any, x: Any, y: Any) -> NDArray:
+    """Return two arrays combined, in the place of the first one, which nobody else has, where the answer fits."""
+    whole = isinstance(x, np.ndarray) and x.ndim and x.shape == np.broadcast_shapes(x.shape, np.shape(y))
+    return combine(x, y, out=x) if whole else combine(x, y)
 
 
 DOMINANT = 0.5
