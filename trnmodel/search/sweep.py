@@ -117,11 +117,15 @@ class Job(NamedTuple):
         return dict(zip(self.numbers, np.ix_(*self.numbers.values()), strict=True)) if crossed else self.numbers
 
     def ask(self) -> Piece:
-        """Call the function, and return its inputs and its answer side by side."""
+        """Call the function, and return its numbers and its answer side by side."""
         axes, shape = self.axes, self.shape
         answers = columns_from(self.function(**self.categories, **axes), shape, self.bands)
-        inputs = self.labels | {name: Column(axis, shape) for name, axis in axes.items()}
+        inputs = {name: Column(axis, shape) for name, axis in axes.items()}
         return piece_of(inputs | answers, math.prod(shape))
+
+    def labelled(self, piece: Piece) -> Piece:
+        """Return what the function answered beside the values of the categories."""
+        return piece._replace(columns=self.labels | piece.columns)
 
     def screen(self, by: str, sign: float, most: int) -> tuple[NDArray, NDArray]:
         """Return the best of its points, the first of equal ones first: their values times a sign, and their rows."""
@@ -177,6 +181,7 @@ def _split(job: Job, most: int) -> Iterator[Job]:
 
 def _answers(executor: Any, ask: Callable[[Job], Any], jobs: Iterable[Job], all_at_once: bool) -> Iterator[Any]:
     """Yield the answers of jobs in their order; an executor has a few of them at a time, unless all are to be held."""
+    jobs = [job._replace(labels={}) for job in jobs]  # labels stay here, since what travels is another object
     if executor is None:
         yield from map(ask, jobs)
     elif all_at_once:
@@ -309,7 +314,8 @@ def sweep(
     jobs = [part for job in whole for part in _split(job, HELD if held else ROWS)]
     if by is None:
         answers = _answers(executor, Job.ask, jobs, all_at_once=path is None)
-        pieces = Kinds(mixed).passed(_with_bar(answers, len(jobs), progress))
+        pieces = map(Job.labelled, jobs, _with_bar(answers, len(jobs), progress))
+        pieces = Kinds(mixed).passed(pieces)
         return _table(pieces, points, ordered) if path is None else write(pieces, path)
     found = _best(jobs, executor, by, 1.0 if least else -1.0, rows, progress)
     table = _rows_of(whole, found, ordered, mixed)
@@ -352,5 +358,5 @@ def _jobs(function: Callable, grid: Mapping[str, Any], bands: bool) -> tuple[lis
 def _rows_of(whole: list[Job], rows: NDArray, ordered: list[str], mixed: bool) -> pd.DataFrame:
     """Return the table of some rows of the grid in their order; without rows, its columns alone."""
     jobs, places = _at_rows(whole, rows if rows.size else np.zeros(1, dtype=int))
-    table = _table(Kinds(mixed).passed(job.ask() for job in jobs), max(rows.size, 1), ordered)
+    table = _table(Kinds(mixed).passed(job.labelled(job.ask()) for job in jobs), max(rows.size, 1), ordered)
     return table.iloc[places if rows.size else []].reset_index(drop=True)
