@@ -232,7 +232,10 @@ class Result(Card):
 
         cells = columns_of(self, flag("bands", bands))
         shape = np.broadcast_shapes(*(np.shape(_places(cell)) for cell in cells.values()))
-        every = {name: _cells(cell.words) if isinstance(cell, Texts) else cell for name, cell in cells.items()}
+        every = {
+            name: np.asarray(cell.words, dtype=object) if isinstance(cell, Texts) else cell
+            for name, cell in cells.items()
+        }
         return pd.DataFrame({name: np.broadcast_to(cell, shape).ravel() for name, cell in every.items()})
 
     def _coded(self) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from trnmodel.arguments import nearest, refuse, shown
 from trnmodel.declared import Checked, Flag, Integer, Text, declare
-from trnmodel.result import Texts
 from trnmodel.search.tables import (
     ROWS,
     Column,
@@ -92,7 +91,7 @@ def _checked(function: Callable, grid: Mapping[str, Any]) -> None:
 class Job(NamedTuple):
     """A call: the function, a value for each category, and the numbers of a part of the grid by name.
 
-    `rows` are those that it has in the grid, from the first on. `apart` is whether the numbers are points by
+    `first` is the row of the grid that its first point is. `apart` is whether the numbers are points by
     themselves, and not axes that are crossed.
     """
 
@@ -131,8 +130,8 @@ class Job(NamedTuple):
         """Return the best of its points, the first of equal ones first: their values times a sign, and their rows."""
         answer = columns_from(self.function(**self.categories, **self.axes), self.shape, False)
         points = math.prod(self.shape)
-        if by not in answer or isinstance(answer[by].cell, Texts) or answer[by].cell.dtype.kind not in "iuf":
-            numeric = [name for name, column in answer.items() if column.array.dtype.kind in "iuf"]
+        numeric = [name for name, column in answer.items() if column.kind == "number"]
+        if by not in numeric:
             raise ValueError(f"{WORDS[sign]}: {shown(by)} is no number of the answer; nearest: {nearest(by, numeric)}")
         value = sign * piece_of(answer, points).columns[by].spread(points)
         if len(value) != points:
@@ -219,7 +218,7 @@ def _at_rows(whole: list[Job], rows: NDArray) -> tuple[list[Job], NDArray]:
         at = np.unravel_index(place[case == one], shape) if shape else ()
         numbers = {name: values[i] for (name, values), i in zip(whole[one].numbers.items(), at, strict=True)}
         jobs.append(whole[one]._replace(numbers=numbers, apart=True))
-    return jobs, np.argsort(order)
+    return jobs, np.argsort(order, kind="stable")
 
 
 @declare(
@@ -309,15 +308,16 @@ def sweep(
         refuse("most", most, "allowed is one of least and most")
     path = None if to is None else checked_path(to)
     whole, ordered = _jobs(function, grid, bands)
-    by, points = least or most, len(whole) * math.prod(whole[0].shape)
+    by, sign = (most, -1.0) if least is None else (least, 1.0)
+    points = len(whole) * math.prod(whole[0].shape)
     held = executor is None and path is None and by is None
     jobs = [part for job in whole for part in _split(job, HELD if held else ROWS)]
     if by is None:
         answers = _answers(executor, Job.ask, jobs, all_at_once=path is None)
-        pieces = map(Job.labelled, jobs, _with_bar(answers, len(jobs), progress))
-        pieces = Kinds(mixed).passed(pieces)
+        labelled = map(Job.labelled, jobs, _with_bar(answers, len(jobs), progress))
+        pieces = Kinds(mixed).passed(labelled)
         return _table(pieces, points, ordered) if path is None else write(pieces, path)
-    found = _best(jobs, executor, by, 1.0 if least else -1.0, rows, progress)
+    found = _best(jobs, executor, by, sign, rows, progress)
     table = _rows_of(whole, found, ordered, mixed)
     return table if path is None else write([piece_of(columns_from(table, (), False), len(table))], path)
 

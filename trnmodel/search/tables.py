@@ -245,7 +245,7 @@ class Cells:
         texts = list(self.listed)
         if not in_order and texts != sorted(texts):
             rank = np.empty(len(texts) + 1, array.dtype)  # the last one is that of no text
-            rank[np.argsort(np.array(texts, dtype=object))], rank[-1] = np.arange(len(texts)), -1
+            rank[np.argsort(np.array(texts, dtype=object), kind="stable")], rank[-1] = np.arange(len(texts)), -1
             array, texts = rank[array], sorted(texts)
         return pd.Categorical.from_codes(array, dtype=pd.CategoricalDtype(texts), validate=False)
 
@@ -307,20 +307,31 @@ def checked_path(path: Any) -> Path:
     if not isinstance(path, str | Path) or Path(path).suffix != ".parquet":
         refuse("to", path, allowed)
     target = Path(path)
-    if target.is_dir() or not target.parent.is_dir():
+    if os.path.isdir(target) or not os.path.isdir(target.parent):  # noqa: PTH112 - which no odd name makes raise
         refuse("to", str(path), allowed)
     if find_spec("fastparquet") is None:
         refuse(
             "to", str(path), 'allowed with the extra "parquet", which is not installed: pip install "trnmodel[parquet]"'
         )
+    try:
+        _draft(target).touch()
+        _draft(target).unlink()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        refuse("to", str(path), f"the file cannot be written there: {reason}")
     return target
+
+
+def _draft(target: Path) -> Path:
+    """Return the file that grows until all rows are written."""
+    return target.with_name(f".{target.name}.{os.getpid()}.draft")
 
 
 def write(pieces: Iterable[Piece], target: Path) -> Path:
     """Write pieces to a Parquet file, a group of rows at a time; the file is there when all of it is written."""
     import fastparquet
 
-    draft = target.with_name(f".{target.name}.{os.getpid()}.draft")
+    draft = _draft(target)
     groups = _Groups(target)
     frames = groups.frames(pieces)
     try:
