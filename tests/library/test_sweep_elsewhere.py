@@ -187,6 +187,9 @@ def test_a_table_shares_nothing_with_what_a_function_holds():
     assert held["product"].tolist() == [[3, 4], [6, 8]]
 
 
+PATHS = ["rows.csv", "", 7, b"a.parquet", "nowhere/rows.parquet", "x" * 300 + ".parquet", "\0.parquet"]
+
+
 @pytest.mark.parametrize("to", PATHS)
 def test_paths_that_are_none(to, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
