@@ -244,7 +244,7 @@ class Judgement(NamedTuple):
 
 def _basis(judgement: Judgement, width: Any, tails: Any) -> Basis:
     """Return a judgement with widths as a basis, a text at each point."""
-    return Basis(judgement.word.words, judgement.reason.words, width, tails)
+    return Basis(judgement.word.each, judgement.reason.each, width, tails)
 
 
 def _judgement_of(basis: Basis) -> Judgement:
@@ -330,7 +330,7 @@ def contradicted(basis: Basis, part: str, kind: str, chip: str, stack: str, poin
     the band stays that of the rows. What is extrapolated anyway keeps its reasons alone.
     """
     found = _contradicted(_judgement_of(basis), (part, kind, chip, stack), points)
-    return basis._replace(word=found.word.words, reason=found.reason.words)
+    return basis._replace(word=found.word.each, reason=found.reason.each)
 
 
 def _contradicted(judgement: Judgement, key: tuple[str, str, str, str], points: Mapping[str, Any]) -> Judgement:

@@ -68,7 +68,7 @@ class Texts(NamedTuple):
     texts: tuple[str, ...]
 
     @property
-    def words(self) -> NDArray | str:
+    def each(self) -> NDArray | str:
         """The text of each point."""
         return np.asarray(self.texts, dtype=object)[self.places]
 
@@ -88,13 +88,13 @@ def texts_of(mask: ArrayLike, names: tuple[str, ...]) -> Texts:
         return Texts(np.broadcast_to(np.int16(0), masks.shape), ("",))
     if most < MOST_COUNTED:  # counts of all masks are quicker than a sort of the points
         counts = np.bincount(masks.ravel())
-        found = np.flatnonzero(counts)
+        masks_seen = np.flatnonzero(counts)
         rank = np.zeros(counts.shape, dtype=np.int16)
-        rank[found] = np.arange(len(found))
+        rank[masks_seen] = np.arange(len(masks_seen))
         places = rank[masks]
     else:
-        found, places = np.unique(masks, return_inverse=True)
-    texts = tuple("; ".join(name for bit, name in enumerate(names) if int(one) >> bit & 1) for one in found)
+        masks_seen, places = np.unique(masks, return_inverse=True)
+    texts = tuple("; ".join(name for bit, name in enumerate(names) if int(one) >> bit & 1) for one in masks_seen)
     return Texts(np.reshape(places, np.shape(mask)), texts)
 
 
@@ -106,7 +106,7 @@ def text_of(mask: ArrayLike, names: tuple[str, ...]) -> NDArray | str:
     >>> text_of(3, ("too big", "too slow"))
     'too big; too slow'
     """
-    return texts_of(mask, names).words
+    return texts_of(mask, names).each
 
 
 def tidy(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
@@ -233,7 +233,7 @@ class Result(Card):
         cells = columns_of(self, flag("bands", bands))
         shape = np.broadcast_shapes(*(np.shape(_places(cell)) for cell in cells.values()))
         every = {
-            name: np.asarray(cell.words, dtype=object) if isinstance(cell, Texts) else cell
+            name: np.asarray(cell.each, dtype=object) if isinstance(cell, Texts) else cell
             for name, cell in cells.items()
         }
         return pd.DataFrame({name: np.broadcast_to(cell, shape).ravel() for name, cell in every.items()})

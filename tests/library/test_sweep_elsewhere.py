@@ -2,7 +2,6 @@
 
 import itertools
 import multiprocessing
-import sys
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import numpy as np
@@ -10,9 +9,9 @@ import pandas as pd
 import pytest
 
 import trnmodel as tm
+from trnmodel.search import sweep as sweeps
 from trnmodel.search import tables
 
-MODULE = sys.modules["trnmodel.search.sweep"]
 STEPS = {"model": ["llama-3.1-8b", "llama-3.3-70b"], "system": "trn2.48xlarge", "mapping": tm.Mapping(tp=8)}
 STEPS |= {"batch": np.arange(1.0, 301.0), "context": np.linspace(64, 4096, 250)}  # 75,000 points, in two pieces
 
@@ -68,8 +67,8 @@ GRID = {"x": range(3), "y": range(4), "z": range(5)}
 
 @pytest.mark.parametrize("size", [1, 2, 4, 5, 7, 19, 20, 21, 59, 60, 1000])
 def test_pieces_cover_the_grid_once_and_in_order(size, monkeypatch, tmp_path):
-    monkeypatch.setattr(MODULE, "HELD", size)
-    monkeypatch.setattr(MODULE, "ROWS", size)
+    monkeypatch.setattr(sweeps, "HELD", size)
+    monkeypatch.setattr(sweeps, "ROWS", size)
     monkeypatch.setattr(tables, "ROWS", size)
     wanted = [numbered(*at) for at in itertools.product(*GRID.values())]
     with ThreadPoolExecutor(3) as pool:
@@ -87,7 +86,7 @@ def test_pieces_cover_the_grid_once_and_in_order(size, monkeypatch, tmp_path):
 
 def test_the_best_rows_are_those_of_the_sorted_table(monkeypatch):
     """Equal values keep the order of the grid, points without a value are left out."""
-    monkeypatch.setattr(MODULE, "ROWS", 11)
+    monkeypatch.setattr(sweeps, "ROWS", 11)
 
     def cost(kind, x, y):
         return {"usd": np.where((x + y) % 3 == 0, np.nan, np.abs(x - 4) + np.abs(y - 6) + (kind == "b"))}
@@ -115,7 +114,7 @@ def test_bands_are_those_of_the_rows_that_are_left():
 
 def test_a_file_holds_text_of_any_kind_and_number(monkeypatch, tmp_path):
     """More texts than a byte counts, which come group by group, with an object and a flag beside them."""
-    monkeypatch.setattr(MODULE, "ROWS", 50)
+    monkeypatch.setattr(sweeps, "ROWS", 50)
     monkeypatch.setattr(tables, "ROWS", 50)
 
     def named(chip, order, x):
@@ -133,7 +132,7 @@ def test_a_file_holds_text_of_any_kind_and_number(monkeypatch, tmp_path):
 
 
 def test_a_failed_sweep_leaves_the_file_of_before(monkeypatch, tmp_path):
-    monkeypatch.setattr(MODULE, "ROWS", 10)
+    monkeypatch.setattr(sweeps, "ROWS", 10)
     monkeypatch.setattr(tables, "ROWS", 10)
     path = tmp_path / "a.parquet"
 

@@ -123,7 +123,7 @@ class Step(Judged):
         Blocks of a static graph hold the worst distribution; few tokens that fill one are then more work than all
         experts would be, and cost less in chunks that fill none. Empty for a model without experts.
         """
-        return self.question.experts().words
+        return self.question.experts().each
 
     @property
     def lower_s(self) -> NDArray:
@@ -149,7 +149,7 @@ class Step(Judged):
     @property
     def bound(self) -> NDArray | str:
         """The resource that takes longest by itself; empty for a point that cannot exist."""
-        return self._bound().words
+        return self._bound().each
 
     def _bound(self) -> Texts:
         """Return the resource that takes longest by itself, the first of several, as a place in a list."""
