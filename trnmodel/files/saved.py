@@ -245,11 +245,21 @@ def save_plan(source: str | Path | Mapping[str, Any] | Scenario, path: str | Pat
         refuse("path", str(target), "allowed is the path of a file that ends in .json")
     _writable(target)
     case = scenario(source)
-    plan = case.plan() if answer is None else instance("answer", answer, Plan, "a Plan")
+    plan = case.plan() if answer is None else _answers(case, instance("answer", answer, Plan, "a Plan"))
     content = _signed(msgspec.to_builtins(_saved(case, plan, target)))
     reasons = target.with_name(f"{target.name.removesuffix('.json')}-rejected.csv")
     _write({reasons: rejected(case, plan).to_csv(index=False), target: content})
     return plan
+
+
+def _answers(case: Scenario, answer: Plan) -> Plan:
+    """Return a plan that answers a scenario; refuse that of another model, or of systems that it does not name."""
+    named = {one.id for one in case.systems}
+    others = [c.system.id for c in answer.choices if named and c.system.id not in named]
+    if answer.model.id != case.model.id or others:
+        what = f"Plan of {answer.model.id} on {', '.join(others or [c.system.id for c in answer.choices])}"
+        refuse("answer", what, f"allowed is the plan of {case.model.id} that the scenario asks for")
+    return answer
 
 
 def _writable(path: Path) -> None:
