@@ -32,7 +32,6 @@ from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
 from trnmodel.steps.support import Support, support
 
-
 NONE = np.zeros(())  # tokens and time of drafts beside those of the option
 
 
