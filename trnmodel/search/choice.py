@@ -23,7 +23,8 @@ from trnmodel.result import Basis, Judged, reason_mask
 from trnmodel.search.grid import Point, Question, Steps
 from trnmodel.serving import account
 from trnmodel.serving.account import PER_RANK, TOO_LATE, TOO_SLOW, Column, Times, made_per_chip, paid_chips
-from trnmodel.serving.server import LOAD_REASONS
+from trnmodel.serving.server import LOAD_REASONS, ServingQuestion
+from trnmodel.serving.server import column as server_column
 from trnmodel.steps.answers import RESOURCES, Step
 from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.ground import joint_basis
@@ -31,12 +32,29 @@ from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
 from trnmodel.steps.support import Support, support
 
+NONE = np.zeros(())  # tokens and time of drafts beside those of the option
+
 
 def column(q: Question, mapping: Degrees) -> Column:
-    """Return all batches of a mapping with what is uncertain of their times."""
-    steps = q.steps(mapping, PER_RANK * mapping.ep)
-    widths = steps.step.widths("time_s"), steps.together.widths("time_s")
-    return Column(q.request, q.system, q.times(steps), q.possible(steps), steps.step.occupied_chips, *widths)
+    """Return all batches of a mapping with what is uncertain of their times, as a server of it draws them."""
+    slots = np.asarray(PER_RANK * mapping.ep)
+    server = ServingQuestion(
+        model=q.model,
+        system=q.system,
+        mapping=mapping,
+        precision=q.precision,
+        option=q.option,
+        request=q.request,
+        max_batch=slots,
+        max_context=np.asarray(q.request.longest_context),
+        batching="continuous",
+        compiled=None,
+        chunk_tokens=None,
+        draft_tokens=NONE,
+        acceptance=NONE,
+        draft_step_s=NONE,
+    )
+    return server_column(server, slots)
 
 
 SHARES = (*RESOURCES, "prompts")  # what a generated token takes chip time of

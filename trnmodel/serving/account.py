@@ -150,10 +150,14 @@ def edge(times: Times, request: Request) -> tuple[NDArray, NDArray]:
 
 def load_of(times: Times, request: Request) -> dict[str, Any]:
     """Return the figures of a replica at its planned load, by name; NaN where no load keeps the promises."""
-    rate = planned_requests_per_s(times, request)
-    load = under(times, rate, request.output_tokens)
+    return loaded(times, planned_requests_per_s(times, request), request)
+
+
+def loaded(times: Times, requests_per_s: NDArray, request: Request) -> dict[str, Any]:
+    """Return the figures of a replica at a load, by name."""
+    load = under(times, requests_per_s, request.output_tokens)
     return {
-        "requests_per_s_per_replica": rate,
+        "requests_per_s_per_replica": requests_per_s,
         "tokens_per_s_per_user": 1 / load.tpot_s,
         "sequences_in_flight": load.in_flight,
         "prefill_utilisation": load.utilisation,
@@ -194,8 +198,23 @@ def made_per_chip(request: Request, system: System | Chip, requests_per_s: NDArr
     return request.output_tokens / request_chip_s(request, system, requests_per_s, chips)
 
 
+class Best(NamedTuple):
+    """What a replica does with the number of sequences that makes most, in each draw.
+
+    The load is NaN in a draw in which no number keeps the promises.
+    """
+
+    times: Times
+    requests_per_s: NDArray
+    made_per_chip: NDArray
+    paid_chips: NDArray
+
+
 class Column(NamedTuple):
-    """All batches of one mapping for a request, with half-widths of the logarithms of its steps and of its prompts."""
+    """All batches of one mapping for a request, with half-widths of the logarithms of its steps and of its prompts.
+
+    Batches are on the first axis; further axes are those of the points of a server.
+    """
 
     request: Request
     system: System | Chip
@@ -204,6 +223,39 @@ class Column(NamedTuple):
     chips: NDArray
     step_widths: tuple[Any, Any]
     prompt_widths: tuple[Any, Any]
+
+    def made(self, times: Times) -> tuple[NDArray, NDArray]:
+        """Return the planned load of each batch, and what it makes per paid chip; NaN where it keeps no promise."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            rate = np.where(self.fits, planned_requests_per_s(times, self.request), np.nan)
+            return rate, made_per_chip(self.request, self.system, rate, self.chips)
+
+    def best(self, steps: Numeric, prompts: Numeric) -> Best:
+        """Return the best number of sequences, where steps and prompts deviate from what is predicted.
+
+        Parameters
+        ----------
+        steps, prompts : numeric
+            Standard deviations of the logarithm of the times, one for each draw. [-]
+
+        Returns
+        -------
+        best : Best
+            Its times and load in each draw. [-]
+        """
+        axes = np.ndim(self.times.batch)
+        deviations = (np.asarray(z, float)[(..., *(None,) * axes)] for z in (steps, prompts))
+        factors = map(stretch, deviations, *zip(self.step_widths, self.prompt_widths, strict=True))
+        times = self.times.stretched(*factors)
+        rate, made = self.made(times)
+        place = np.expand_dims(np.argmax(np.nan_to_num(made, nan=-1.0), axis=-axes), -axes)
+
+        def at_best(x: NDArray) -> NDArray:
+            return np.take_along_axis(np.broadcast_to(x, made.shape), place, -axes).squeeze(-axes)
+
+        parts = {name: at_best(getattr(times, name)) for name in times._fields if name != "compiled"}
+        paid = at_best(paid_chips(self.system, self.chips))
+        return Best(times._replace(**parts), at_best(rate), at_best(made), paid)
 
     def replay(self, steps: Numeric, prompts: Numeric) -> dict[str, NDArray]:
         """Return the figures of the best number of sequences, where steps and prompts deviate from what is predicted.
@@ -218,21 +270,11 @@ class Column(NamedTuple):
         figures : dict
             Those of `FIGURES` by name; NaN in a draw in which no number of sequences keeps the promises. [-]
         """
-        deviations = (np.asarray(z, float)[..., None] for z in (steps, prompts))
-        factors = map(stretch, deviations, *zip(self.step_widths, self.prompt_widths, strict=True))
-        times = self.times.stretched(*factors)
+        times, rate, made, paid = self.best(steps, prompts)
         with np.errstate(invalid="ignore", divide="ignore"):
-            figures = load_of(times, self.request)
-            rate = np.where(self.fits, figures["requests_per_s_per_replica"], np.nan)
-            made = made_per_chip(self.request, self.system, rate, self.chips)
-            prompts_chip_s = times.prompt_s * paid_chips(self.system, self.chips)
-            chip_s = self.request.output_tokens / made
-        best = np.argmax(np.nan_to_num(made, nan=-1.0), axis=-1)[..., None]
-        figures |= {"tokens_per_s_per_chip": made, "prompt_chip_s": prompts_chip_s, "request_chip_s": chip_s}
-        shape = made.shape
-        at_best = {name: np.take_along_axis(np.broadcast_to(x, shape), best, -1)[..., 0] for name, x in figures.items()}
-        holds = np.isfinite(at_best["tokens_per_s_per_chip"])
-        return {name: np.where(holds, x, np.nan) for name, x in at_best.items()}
+            figures = loaded(times, rate, self.request)
+            figures |= {"tokens_per_s_per_chip": made, "request_chip_s": self.request.output_tokens / made}
+        return figures | {"prompt_chip_s": np.where(np.isfinite(made), times.prompt_s * paid, np.nan)}
 
     def drawn(self, e: Efficiencies) -> dict[str, NDArray]:
         """Return the figures in each of the common draws of what nobody knows of a stack on the chip."""

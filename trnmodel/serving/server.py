@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar
+from functools import cached_property
+from math import prod
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,19 +18,21 @@ from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.catalog.stacks import Efficiencies, find
 from trnmodel.catalog.systems import System
 from trnmodel.declared import MACHINE, MODEL, PRECISION, STACK, Flag, Numbers, Object, Word, declare
+from trnmodel.draws import cause, deviations
 from trnmodel.formulas import latency, memory
 from trnmodel.formulas.step import compiled_tokens
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.result import Basis, Judged, alike, blank, reason_mask, tidy
 from trnmodel.serving import account
-from trnmodel.serving.account import ROUNDING, TOO_LATE, TOO_SLOW, Load, Times
+from trnmodel.serving.account import PER_RANK, ROUNDING, TOO_LATE, TOO_SLOW, Column, Load, Times, draw_widths
 from trnmodel.serving.apart import apart, replica_bytes_per_s, sent_bytes
 from trnmodel.serving.drafts import drafting_s
-from trnmodel.steps.ground import joint_basis, joint_spread
-from trnmodel.steps.inference import Step, decode_step, prefill
+from trnmodel.steps.ground import ARRIVALS, joint_basis, joint_spread
+from trnmodel.steps.inference import Step, decode_step, memory_fit, prefill
 from trnmodel.steps.legal import of_lengths
 from trnmodel.steps.mapping import CUTS, MAPPING, Mapping
+from trnmodel.steps.pieces import POINTS
 from trnmodel.steps.rank import Site, site
 from trnmodel.steps.request import Request
 from trnmodel.units import Numeric
@@ -37,6 +41,13 @@ BATCHING = ("continuous", "static")
 NORMAL_99 = 2.3263478740408408  # 99th percentile of the standard normal distribution
 SEARCH_STEPS = 40
 SETTLED = 1e-9  # share of the largest batch by which the sequences in flight may miss the batch that was searched
+DRAWN_AT_ONCE = 8  # points of a server whose draws are computed at a time
+PHASES = ("decode", "prefill")  # what is drawn of a stack: its steps, and its prompts
+QUANTILES = {"ttft_p50_s": 0.5, "ttft_p99_s": 0.99}
+DRAWN = (  # figures of a server without a rate that the draws move
+    *(*ARRIVALS, "batch", "prefill_utilisation", "tpot_mean_s", "tpot_p99_s", "tokens_per_s_per_user"),
+    *("ttft_s", *QUANTILES, "request_s"),
+)
 LOAD_REASONS = (
     "prompts arrive faster than they are prefilled",
     "more requests in flight than the largest batch",
@@ -98,13 +109,18 @@ class ServingQuestion:
         return "maximum" if self.compiled else "exact"
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Serving(Judged):
     """Steady serving of one mapping, all replicas together; times are of one request.
 
     `batch` is the mean number of requests that decode at once in a replica; `ttft_s` is the TTFT at the percentile that
     the request names. TPOT holds the stalls by prefills of other requests; ITL (`step_s` over the tokens of a step)
     does not. Chips that a mapping leaves idle in a system count in `tokens_per_s_per_chip`.
+
+    Without a rate, the band of what the load decides is that of a plan's `Choice`: a range over the common draws, in
+    which the number of slots adapts, as it would be chosen anew if the software turned out faster or slower. A
+    `max_batch` below the number that makes most is a limit in the draws too. With a rate, load and replicas are stated:
+    rates have no band, and times have that of their steps.
     """
 
     REASONS: ClassVar[tuple[str, ...]] = SERVE_REASONS
@@ -144,8 +160,17 @@ class Serving(Judged):
         return on_time & (np.asarray(self.tpot_mean_s) <= self.question.request.most_tpot_s * (1 + ROUNDING))
 
     def _widths(self, name: str, part: str = "") -> tuple[Any, Any]:
-        """Return the half-widths of a figure, those of measured servers under load included."""
+        """Return the half-widths of a figure: over the draws without a rate, else those of its steps under load."""
+        if self.question.request.requests_per_s is None and name in DRAWN:
+            return self._drawn_widths[name]
         return joint_spread(self.prefill_step, self.decode_step, True, name)
+
+    @cached_property
+    def _drawn_widths(self) -> dict[str, tuple[NDArray, NDArray]]:
+        """Half-widths of the figures that the draws move, by name."""
+        values = {name: np.asarray(getattr(self, name)) for name in DRAWN}
+        values |= dict.fromkeys(ARRIVALS, self.requests_per_s / self.question.mapping.dp)
+        return _drawn_widths(self.question, values)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -406,56 +431,211 @@ def _mapping(name: str, value: Mapping) -> Mapping:
 
 def _continuous(q: ServingQuestion) -> Serving:
     """Return a server whose prompts stall the decode steps, at the rate of its requests or at the planned load."""
-    request = q.replica_request
-    alone, together, step_at, times_at = _server(q)
+    request, replica = q.replica_request, _server(q)
     planned = request.requests_per_s is None
-    batch = _full(q, times_at) if planned else _in_flight(q, request.requests_per_s, times_at)
-    times = times_at(batch)
+    batch = _full(q, replica.times_at) if planned else _in_flight(q, request.requests_per_s, replica.times_at)
+    step = replica.step_at(batch)
+    times = replica.times_of(step, batch)
     rate = account.planned_requests_per_s(times, request) if planned else np.asarray(request.requests_per_s)
     load = account.under(times, rate, request.output_tokens)
     mask = _of_load(q, times, load, rate, batch)
-    step = step_at(batch)
-    mask = mask | _of_steps(q, together, step, np.asarray(request.longest_context))
-    figures = {"step_s": times.step_s, "prefill_s": times.alone_s, "tpot_mean_s": load.tpot_s}
-    figures |= {"prefill_utilisation": load.utilisation}
+    mask = mask | _of_steps(q, replica.together, step, np.asarray(request.longest_context))
+    more = {"step_s": times.step_s, "prefill_s": times.alone_s, "tokens_per_step": times.tokens_per_step}
+    return _serving(q, (replica.alone, replica.together, step), mask, rate, **more, **_under_load(times, load, request))
+
+
+def _under_load(times: Times, load: Load, request: Request) -> dict[str, NDArray]:
+    """Return what requests see of a replica under a load, by name."""
+    rate = load.requests_per_s
+    figures = {"batch": load.in_flight, "prefill_utilisation": load.utilisation, "tpot_mean_s": load.tpot_s}
     figures["tpot_p99_s"] = latency.late_tpot_s(load.tpot_s, times.prompt_s, rate, request.output_tokens, NORMAL_99)
-    quantiles = {"ttft_p50_s": 0.5, "ttft_p99_s": 0.99, "ttft_s": request.ttft_quantile}
-    figures |= {name: account.ttft_s(times, load.utilisation, at) for name, at in quantiles.items()}
-    more = {"batch": load.in_flight, "tokens_per_step": times.tokens_per_step}
-    return _serving(q, (alone, together, step), mask, rate, **more, **figures)
+    quantiles = QUANTILES | {"ttft_s": request.ttft_quantile}
+    return figures | {name: account.ttft_s(times, load.utilisation, at) for name, at in quantiles.items()}
 
 
-def _server(q: ServingQuestion) -> tuple[Step, Step, Callable[[NDArray], Step], Callable[[NDArray], Times]]:
-    """Return a prompt by itself, one in each group, and the decode step and times of a replica by sequences."""
-    request = q.request
-    new, past = request.new_tokens, request.past_tokens
-    length = new if q.chunk_tokens is None else np.minimum(q.chunk_tokens, new)
-    chunks = np.ceil(new / length)
-    ask: dict[str, Any] = {"input_tokens": length, "past": past + (new - length) / 2, **q.of_steps}
-    alone = prefill(**ask)
-    together = alone if np.all(q.groups == 1) else prefill(batch=q.groups, **ask)
+def _whole_request(ttft_p50_s: NDArray, tpot_mean_s: NDArray, output_tokens: Numeric) -> dict[str, NDArray]:
+    """Return the time of a whole request and the speed of its user, by name."""
+    request_s = latency.request_s(ttft_p50_s, tpot_mean_s, output_tokens)
+    return {"request_s": request_s, "tokens_per_s_per_user": 1 / tpot_mean_s}
 
-    def step_at(batch: NDArray) -> Step:
-        ran = _step_batch(q, batch)
+
+class _Replica(NamedTuple):
+    """A replica: a prompt by itself, one in each group, each in so many chunks, and its decode step by sequences."""
+
+    question: ServingQuestion
+    alone: Step
+    together: Step
+    chunks: NDArray
+
+    def step_at(self, batch: NDArray) -> Step:
+        """Return the decode step of so many sequences."""
+        q = self.question
         new_tokens = q.option.draft_tokens + q.draft_tokens + 1
-        return decode_step(batch=ran, context=request.mean_context, new_tokens=new_tokens, **q.of_steps)
+        ask: dict[str, Any] = {"context": q.request.mean_context, "new_tokens": new_tokens, **q.of_steps}
+        return decode_step(batch=_step_batch(q, batch), **ask)
 
-    def times_at(batch: NDArray) -> Times:
-        step = step_at(batch)
+    def times_of(self, step: Step, batch: NDArray) -> Times:
+        """Return the times of the replica with a decode step of so many sequences."""
+        q = self.question
         drafts_s = drafting_s(q.option, step) + q.draft_tokens * q.draft_step_s
         yielded = tokens_per_step(q.draft_tokens, q.acceptance)
         return Times(
             batch=q.max_batch if q.batch_bucket == "maximum" else np.clip(batch, 0.0, q.max_batch),
             step_s=step.time_s + drafts_s,
             tokens_per_step=yielded * q.option.tokens_per_step,
-            alone_s=alone.time_s * chunks,
-            together_s=together.time_s * chunks,
+            alone_s=self.alone.time_s * self.chunks,
+            together_s=self.together.time_s * self.chunks,
             groups=q.groups,
-            chunks=chunks,
+            chunks=self.chunks,
             compiled=q.batch_bucket == "maximum",
         )
 
-    return alone, together, step_at, times_at
+    def times_at(self, batch: NDArray) -> Times:
+        """Return the times of the replica with so many sequences."""
+        return self.times_of(self.step_at(batch), batch)
+
+    def column(self, slots: NDArray) -> Column:
+        """Return the replica with each number of slots in place of its own; see `column`."""
+        q = replace(self.question, max_batch=slots)
+        own = self._replace(question=q)
+        step = own.step_at(slots)
+        fit = memory_fit(
+            q.model,
+            q.system,
+            q.mapping,
+            batch=slots,
+            context=q.max_context,
+            input_tokens=_chunk(q),
+            prompts=np.minimum(q.groups, slots),
+            precision=q.precision,
+            efficiencies=q.efficiencies,
+        )
+        runs = step.valid & fit.valid & self.alone.valid & self.together.valid & (slots <= q.option.most_sequences)
+        widths = step.widths("time_s"), self.together.widths("time_s")
+        return Column(q.replica_request, q.system, own.times_of(step, slots), runs, step.occupied_chips, *widths)
+
+
+def _chunk(q: ServingQuestion) -> NDArray:
+    """Return the new tokens of a prompt that are prefilled at once."""
+    new = q.request.new_tokens
+    return new if q.chunk_tokens is None else np.minimum(q.chunk_tokens, new)
+
+
+def _server(q: ServingQuestion) -> _Replica:
+    """Return a replica of a server."""
+    new, past, length = q.request.new_tokens, q.request.past_tokens, _chunk(q)
+    ask: dict[str, Any] = {"input_tokens": length, "past": past + (new - length) / 2, **q.of_steps}
+    alone = prefill(**ask)
+    together = alone if np.all(q.groups == 1) else prefill(batch=q.groups, **ask)
+    return _Replica(q, alone, together, np.ceil(new / length))
+
+
+def column(q: ServingQuestion, slots: NDArray) -> Column:
+    """Return a replica with each of several numbers of slots (first axis), and what is uncertain of its times.
+
+    Plans and servers draw from it. A number fits if the replica holds its weights, its cache and its own prompts, and
+    no document names fewer.
+    """
+    return _server(q).column(slots)
+
+
+def _flat(x: Any, shape: tuple[int, ...]) -> NDArray:
+    """Return an array of slots (first axis) and points as one of two axes; it may have no axis of slots."""
+    whole = np.shape(x)[:1] if np.ndim(x) > len(shape) else (1,)
+    return np.broadcast_to(x, (*whole, *shape)).reshape(*whole, -1)
+
+
+def _flat_column(some: Column, shape: tuple[int, ...]) -> Column:
+    """Return a column of the points of a shape with one axis of slots and one of points."""
+    request = some.request
+    if shape:
+        request = replace(request, **{name: np.broadcast_to(x, shape).ravel() for name, x in _stated(request).items()})
+    times = {name: _flat(x, shape) for name, x in some.times._asdict().items() if name != "compiled"}
+    return some._replace(
+        request=request,
+        times=some.times._replace(**times),
+        fits=_flat(some.fits, shape),
+        chips=_flat(some.chips, shape),
+        step_widths=tuple(_flat(x, shape) for x in some.step_widths),
+        prompt_widths=tuple(_flat(x, shape) for x in some.prompt_widths),
+    )
+
+
+def _joined(parts: list[Column]) -> Column:
+    """Return the column of the slots of several, which have the same points and prompts."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+
+    def join(arrays: list[NDArray]) -> NDArray:
+        rows = zip(arrays, parts, strict=True)
+        return np.concatenate([np.broadcast_to(x, (len(one.fits), x.shape[1])) for x, one in rows])
+
+    steps = {name: join([getattr(one.times, name) for one in parts]) for name in ("batch", "step_s")}
+    widths = (join([one.step_widths[side] for one in parts]) for side in (0, 1))
+    fits = join([one.fits for one in parts])
+    return first._replace(times=first.times._replace(**steps), fits=fits, step_widths=tuple(widths))
+
+
+def _own_column(q: ServingQuestion, shape: tuple[int, ...]) -> Column:
+    """Return the column of a server's points: the slots that a plan tries, and its own (last).
+
+    Where its own are fewer than the number that makes most, they are a limit.
+    """
+    replica, points = _server(q), prod(shape)
+    tried = PER_RANK.reshape(-1, *(1,) * len(shape)) * q.mapping.ep
+    slots = np.concatenate(
+        [np.broadcast_to(x, (np.shape(x)[0], *shape)) for x in (tried, np.asarray(q.max_batch)[None])]
+    )
+    rows = max(POINTS // points, 1)
+    parts = [replica.column(slots[start : start + rows]) for start in range(0, len(slots), rows)]
+    many = _joined([_flat_column(one, shape) for one in parts])
+    fits, batch = many.fits.copy(), many.times.batch
+    fits[-1] |= ~fits.any(axis=0)
+    many = many._replace(fits=fits)
+    made = np.nan_to_num(many.made(many.times)[1], nan=-1.0)
+    most = np.where(made >= made.max(axis=0) * (1 - SETTLED), batch, np.inf).min(axis=0)
+    return many._replace(fits=fits & ((batch <= batch[-1]) | (batch[-1] >= most)))
+
+
+def _part(many: Column, places: slice) -> Column:
+    """Return a column of some of the points."""
+    request = many.request
+    if request.shape:
+        request = replace(request, **{name: x[places] for name, x in _stated(request).items()})
+    times = {name: x[:, places] for name, x in many.times._asdict().items() if name != "compiled"}
+    return many._replace(
+        request=request,
+        times=many.times._replace(**times),
+        fits=many.fits[:, places],
+        chips=many.chips[:, places],
+        step_widths=tuple(x[:, places] for x in many.step_widths),
+        prompt_widths=tuple(x[:, places] for x in many.prompt_widths),
+    )
+
+
+def _drawn_widths(q: ServingQuestion, values: dict[str, NDArray]) -> dict[str, tuple[NDArray, NDArray]]:
+    """Return the half-widths of figures around their values by name, drawn for a few points at a time."""
+    shape = np.broadcast_shapes(*(x.shape for x in values.values()))
+    flat = {name: np.broadcast_to(x, shape).ravel() for name, x in values.items()}
+    many, zs = _own_column(q, shape), [deviations(cause(q.efficiencies, q.system, phase)) for phase in PHASES]
+    widths = {name: np.empty((2, prod(shape))) for name in values}
+    for start in range(0, prod(shape), DRAWN_AT_ONCE):
+        drawn = _drawn(_part(many, slice(start, start + DRAWN_AT_ONCE)), zs)
+        for name, x in drawn.items():
+            for place, each in enumerate(x.T, start):
+                widths[name][:, place] = draw_widths(name, flat[name][place], {name: each})
+    return {name: (x[0].reshape(shape)[()], x[1].reshape(shape)[()]) for name, x in widths.items()}
+
+
+def _drawn(some: Column, zs: list[NDArray]) -> dict[str, NDArray]:
+    """Return the figures of points in each draw (first axis); NaN where no number of slots keeps the promises."""
+    best, request = some.best(*zs), some.request
+    with np.errstate(invalid="ignore", divide="ignore"):
+        load = account.under(best.times, best.requests_per_s, request.output_tokens)
+        figures = _under_load(best.times, load, request)
+        figures |= _whole_request(figures["ttft_p50_s"], figures["tpot_mean_s"], request.output_tokens)
+    return figures | dict.fromkeys(ARRIVALS, best.requests_per_s)
 
 
 def _of_load(q: ServingQuestion, times: Times, load: Load, rate: NDArray, batch: NDArray) -> NDArray:
@@ -484,11 +664,9 @@ def _serving(
     paid = account.paid_chips(q.system, step.occupied_chips)
     times |= {
         "requests_per_s": rate * q.mapping.dp,
-        "request_s": latency.request_s(times["ttft_p50_s"], times["tpot_mean_s"], output),
         "tokens_per_s": made,
-        "tokens_per_s_per_user": 1 / times["tpot_mean_s"],
         "tokens_per_s_per_chip": made / paid,
-    }
+    } | _whole_request(times["ttft_p50_s"], times["tpot_mean_s"], output)
     fields: dict[str, Any] = {"system": step.system, "stack": step.stack} | blank(mask, **times)
     return Serving(**fields, question=q, prefill_step=first, full_prefill_step=full, decode_step=step, reason_mask=mask)
 
@@ -503,7 +681,7 @@ def _static(q: ServingQuestion) -> Serving:
     run_s = latency.request_s(first.time_s, step.time_s, output)
     busy, filling_s = latency.utilisation(rate, run_s, top), latency.filling_s(top, rate)
     times = {"step_s": step.time_s, "prefill_s": first.time_s, "tpot_mean_s": step.time_s, "tpot_p99_s": step.time_s}
-    for name, quantile in {"ttft_p50_s": 0.5, "ttft_p99_s": 0.99, "ttft_s": request.ttft_quantile}.items():
+    for name, quantile in (QUANTILES | {"ttft_s": request.ttft_quantile}).items():
         times[name] = first.time_s + filling_s * quantile + latency.waiting_s(busy, run_s, quantile)
     mask = reason_mask(busy >= 1) | _of_steps(q, first, step, np.asarray(request.longest_context))
     more = {"batch": top, "tokens_per_step": np.ones(()), "prefill_utilisation": busy}
