@@ -19,12 +19,16 @@ from trnmodel.cli.terminal import ARGUMENTS, Status
 
 CALLS = {  # what a command asks; the first call decides what a file states of its arguments
     "plan": ("plan",),
+    "compare": ("compare",),
+    "train": ("train_run",),
     "cost": ("token_cost", "tco"),
     "power": ("decode_step", "energy"),
     "goodput": ("goodput",),
 }
 SECTIONS = {  # of a scenario, that hold arguments of these commands
     "plan": ("request", "load", "settings"),
+    "compare": ("request", "settings"),
+    "train": ("training", "settings"),
     "cost": ("request", "settings"),
     "power": ("step", "settings"),
     "goodput": ("job",),
@@ -204,24 +208,22 @@ def _typed_load(ctx: Any) -> bool:
 
 def _stated(ctx: Any, row: Row) -> dict[str, Any]:
     """Return what a scenario states of the arguments of a command, by name."""
-    from trnmodel.calls import arguments_of
     from trnmodel.files import layout
+    from trnmodel.files.scenarios import named_arguments
 
     command = str(ctx.command.name)
     scenario, system = row.scenario, row.system
     plain = scenario.stated()
-    names = {name for call in CALLS[command] for name in arguments_of(call)} | {"name"}
     held = {name: plain[name] for name in ("model", "name") if name in plain}
     held |= {"system": system} if system else {"systems": plain["systems"]} if "systems" in plain else {}
     for section in SECTIONS[command]:
         if section == "request":
             held |= plain.get("request", {})
         elif section == "settings":
-            held |= {name: value for name, value in scenario.settings.items() if name in names}
+            for call in CALLS[command]:
+                held |= named_arguments(scenario, call)
         else:
             held |= getattr(scenario, section)
-    if command in ("cost", "plan") and scenario.request and scenario.systems:
-        held |= {name: value for name, value in scenario.ask(CALLS[command][0]).items() if name == "pricing"}
     loads = (*layout.LOADS, layout.RATE) if _typed_load(ctx) else ()
     return {name: value for name, value in held.items() if name not in loads}
 
