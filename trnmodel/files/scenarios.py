@@ -81,6 +81,14 @@ class Scenario(Card):
     measurements: str = ""
     origin: str = ""
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Plain dictionaries, since a read-only view cannot be pickled."""
+        return {name: _unlocked(value) for name, value in vars(self).items()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            object.__setattr__(self, name, _locked(value))
+
     def card(self) -> list[str]:
         """Return the scenario on a few lines."""
         request = [self.request.describe()] if self.request else []
@@ -101,19 +109,12 @@ class Scenario(Card):
         names = arguments_of(choice("call", call, ASKED))
         arguments: dict[str, Any] = {MODEL: self.model}
         if REQUEST in names:
-            arguments[REQUEST] = self._stated(REQUEST)
+            arguments[REQUEST] = needed(self, REQUEST)
         if self.systems or names[SYSTEMS].required:
-            arguments[SYSTEMS] = self._stated(SYSTEMS)
+            arguments[SYSTEMS] = needed(self, SYSTEMS)
         if call == "train_run":
-            arguments |= self._stated(TRAINING)
+            arguments |= needed(self, TRAINING)
         return arguments | named_arguments(self, call)
-
-    def _stated(self, name: str) -> Any:
-        """Return a part of the scenario that a call needs."""
-        value = getattr(self, name)
-        if not value:
-            raise ValueError(f"{self.origin or 'scenario'}: {name} is missing, which this question needs")
-        return list(value) if name == SYSTEMS else value
 
     def _system(self, system: str | System | None) -> System:
         """Return the system that a question of one system is about: the named one, or the only one of the scenario."""
@@ -154,7 +155,7 @@ class Scenario(Card):
 
     def energy(self, system: str | System | None = None) -> Energy | RequestEnergy:
         """Return what `tm.energy` answers for the scenario's decode step on a system; default its only one."""
-        self._stated(STEP)
+        needed(self, STEP)
         names = arguments_of("decode_step")
         own = {name: value for name, value in self.step.items() if name in names}
         degrees = Degrees(**{name: value for name, value in self.step.items() if name not in names})
@@ -164,7 +165,7 @@ class Scenario(Card):
 
     def validate(self) -> pd.DataFrame:
         """Return the scenario's own measurements beside their predictions, as `tm.validate` gives them."""
-        path = self._stated(MEASUREMENTS)
+        path = needed(self, MEASUREMENTS)
         return validate(path, {self.model.id: self.model} if self.model.path else None)
 
     def stated(self) -> dict[str, Any]:
@@ -183,6 +184,14 @@ class Scenario(Card):
         mapping |= {name: _plain_value(name, value) for name, value in self.settings.items()}
         mapping[MEASUREMENTS] = self.measurements
         return {name: value for name, value in mapping.items() if value not in ({}, [], "")}
+
+
+def needed(one: Scenario, name: str) -> Any:
+    """Return a part of a scenario that a call needs."""
+    value = getattr(one, name)
+    if not value:
+        raise ValueError(f"{one.origin or 'scenario'}: {name} is missing, which this question needs")
+    return list(value) if name == SYSTEMS else value
 
 
 def named_arguments(one: Scenario, call: str) -> dict[str, Any]:
@@ -207,6 +216,16 @@ def _pricing(one: Scenario, own: Mapping[str, float], default: str) -> dict[str,
     stated = [system.id for system in one.systems]
     every = systems_of_the_catalog() if not stated and general != default else stated
     return {**dict.fromkeys(every, general), **own}
+
+
+def _unlocked(value: Any) -> Any:
+    """Return read-only mappings as dictionaries, those inside too."""
+    return {name: _unlocked(one) for name, one in value.items()} if isinstance(value, MappingProxyType) else value
+
+
+def _locked(value: Any) -> Any:
+    """Return dictionaries as read-only mappings, those inside too."""
+    return MappingProxyType({name: _locked(one) for name, one in value.items()}) if isinstance(value, dict) else value
 
 
 def _plain_system(one: System) -> str:
