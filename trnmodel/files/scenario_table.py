@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trnmodel.arguments import ImpossibleError, listed, refuse
+from trnmodel.catalog import untrusted
 from trnmodel.declared import Checked, Flag, Word, declare
 from trnmodel.files.layout import LOAD, SYSTEMS
 from trnmodel.files.scenarios import Scenario, needed, scenario
@@ -83,9 +85,9 @@ def _listed(sources: Any) -> list[Any]:
 
 def _label(source: Any, place: int) -> str:
     """Return what a table calls a scenario: its file, or its place in the list."""
-    if isinstance(source, Mapping):
-        return str(place)
-    return source.origin or str(place) if isinstance(source, Scenario) else str(source)
+    if isinstance(source, str | Path):
+        return untrusted.printed(Path(source)) if "\0" not in str(source) else str(place)
+    return (source.origin if isinstance(source, Scenario) else "") or str(place)
 
 
 def _naming(label: str, ask: Callable[[], Any]) -> Any:
