@@ -64,6 +64,9 @@ def here(root, tmp_path, monkeypatch):
     (tmp_path / "data").symlink_to(root / "data")
     (tmp_path / "path" / "to").mkdir(parents=True)
     shutil.copy(MODELS / catalog()["qwen3-30b-a3b"].file, tmp_path / "path" / "to" / "config.json")
+    (tmp_path / "buyer.yaml").write_text(
+        re.search(r"```yaml\n(.*?)```", (root / "README.md").read_text(), re.DOTALL)[1]
+    )
     monkeypatch.setattr(report, "run", lambda *asked: [])
     monkeypatch.chdir(tmp_path)
     return root

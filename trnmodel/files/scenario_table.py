@@ -64,8 +64,8 @@ def scenario_table(
     --------
     >>> asked = {"model": "llama-3.1-8b", "systems": ["trn2.3xlarge"], "step": {"tp": 4, "batch": 8, "context": 2048}}
     >>> table = scenario_table([asked, asked | {"precision": "fp8"}], "energy", progress=False)
-    >>> table[["scenario", "system", "precision"]].values.tolist()
-    [['1', 'trn2.3xlarge', 'bf16'], ['2', 'trn2.3xlarge', 'fp8']]
+    >>> table[["scenario", "system"]].values.tolist(), bool(table.server_j_per_token[1] < table.server_j_per_token[0])
+    ([['1', 'trn2.3xlarge'], ['2', 'trn2.3xlarge']], True)
     """
     checked_executor(executor)
     named = [(_label(source, place), source) for place, source in enumerate(_listed(sources), 1)]

@@ -175,7 +175,7 @@ def compare(
     fitting = {c.system.id for c in lines}
     refused = {one.id: planner.why_none(questions[one.id], one) for one in specs if one.id not in fitting}
     prices = PricesAsked(checked_pricing(pricing), region, owner).checked()
-    for spec in specs:
+    for spec in specs if not isinstance(pricing, str) else ():
         prices.of(spec)  # which refuses the price of another system
     return Comparison(own, asked, tuple(several), tuple(lines), refused, base, questions, prices)
 

@@ -27,7 +27,7 @@ from trnmodel.catalog import facilities
 from trnmodel.catalog.facilities import Facility
 from trnmodel.catalog.prices import Owner
 from trnmodel.catalog.prices import owner as read_owner
-from trnmodel.catalog.rents import Rent, known_place, rent
+from trnmodel.catalog.rents import PRICINGS, Rent, known_place, rent
 from trnmodel.catalog.specs import Precision
 from trnmodel.catalog.systems import System, roomy
 from trnmodel.catalog.systems import find as find_system
@@ -607,7 +607,7 @@ def train_run(
         days=days,
         usd=usd,
         bill=bill,
-        pricing=checked_pricing(pricing),
+        pricing=pricing if isinstance(pricing, str) and pricing in PRICINGS else checked_pricing(pricing),
         region=region,
         owner=OWNER if isinstance(owner, str) and owner == OWNER else read_owner(owner),  # an unknown one is refused
         ask=ask,
@@ -622,7 +622,8 @@ def train_run(
 
 def _run(question: TrainRunQuestion, system: System) -> TrainRun:
     """Return the run of a question on one system; raise ImpossibleError where it takes too long or costs too much."""
-    question.rent_of(system)  # which refuses the price of another system
+    if not isinstance(question.pricing, str):
+        question.rent_of(system)  # which refuses the price of another system
     if question.chips is not None:
         run = _best(question, domains(system, question.chips))
     else:
