@@ -267,7 +267,7 @@ def test_how_much_may_be_drawn():
 def test_a_short_run_is_told_in_hours():
     run = tm.train_run("llama-3.1-8b", TRN2, tokens=1e6, chips=16, global_batch=4)
     assert run.days < 1 / 24
-    assert run.told().startswith(f"{float(run.days) * 24:.2g} h (")
+    assert run.describe().startswith(f"{float(run.days) * 24:.2g} h (")
     with pytest.raises(ValueError, match="chips=1048577"):
         tm.train_run("llama-3.1-8b", TRN2, tokens=1e6, chips=2**20 + 1)
 

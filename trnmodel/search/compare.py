@@ -126,7 +126,7 @@ def compare(
     baseline : str or System, optional
         System that the others are compared with; default the leader at each speed. [-]
     pricing, region : str
-        How and where chips are rented, as in `tm.rent`, where prices at which systems tie are asked for. [-]
+        How and where chips are rented, as in `tm.rent`, where prices at which systems tie are wanted for. [-]
     owner : str or Owner
         Who owns chips there, as in `tm.tco`. [-]
 
@@ -156,25 +156,25 @@ def compare(
     >>> [c.system.id for c in both.lines[:2]], both.ties[20.0]
     (['trn2.3xlarge', 'trn2.48xlarge'], ['trn2.48xlarge'])
     """
-    own, asked = read_model(model), one_request("request", request)
+    own, wanted = read_model(model), one_request("request", request)
     if systems is None:
         refuse("systems", systems, "allowed are ids or names of systems, one or several")
     specs = sorted(planner.asked_systems(systems), key=planner.catalog_order)
     base = None if baseline is None else _of_these("baseline", baseline, [spec.id for spec in specs])
-    questions = {one.id: planner.questions_of(own, asked, one, efficiencies, precision) for one in specs}
+    questions = {one.id: planner.questions_of(own, wanted, one, efficiencies, precision) for one in specs}
     if not any(questions.values()):
         peaks = sorted({dtype for spec in specs for dtype in spec.chip.peak_flop_per_s})
-        refuse("precision", precision, f"no chip asked computes in it; they compute in {', '.join(peaks)}")
-    several = [asked.tokens_per_s_per_user] if speeds is None else _each_once(speeds)
+        refuse("precision", precision, f"no chip wanted computes in it; they compute in {', '.join(peaks)}")
+    several = [wanted.tokens_per_s_per_user] if speeds is None else _each_once(speeds)
     lines = list[Choice]()
     for speed in several:
-        promised = replace(asked, tokens_per_s_per_user=speed)
+        promised = replace(wanted, tokens_per_s_per_user=speed)
         some = [planner.best_choice(own, promised, spec, efficiencies, precision) for spec in specs]
         lines += planner.ordered([c for c in some if c is not None])
     fitting = {c.system.id for c in lines}
     refused = {one.id: planner.why_none(questions[one.id], one) for one in specs if one.id not in fitting}
     prices = PricesAsked(pricing, region, owner).checked()
-    return Comparison(own, asked, tuple(several), tuple(lines), refused, base, questions, prices)
+    return Comparison(own, wanted, tuple(several), tuple(lines), refused, base, questions, prices)
 
 
 def _each_once(speeds: Any) -> list[float]:
@@ -252,11 +252,11 @@ class Comparison(Card):
         """Return the choices at one of the speeds, the best first; without a speed at the only one."""
         if speed is None and len(self.speeds) == 1:
             speed = self.speeds[0]
-        asked = None if speed is None else number("speed", speed)
-        if asked not in self.speeds:
+        wanted = None if speed is None else number("speed", speed)
+        if wanted not in self.speeds:
             several = ", ".join("none" if one is None else f"{one:,g}" for one in self.speeds)
             refuse("speed", speed, f"allowed is one of {several}")
-        return [c for c in self.lines if c.question.request.tokens_per_s_per_user == asked]
+        return [c for c in self.lines if c.question.request.tokens_per_s_per_user == wanted]
 
     @property
     def leader(self) -> dict[float | None, str | None]:
@@ -323,8 +323,8 @@ class Comparison(Card):
 
     def card(self) -> list[str]:
         """Return who leads at each speed and by how much, how sure that is, and where the order flips."""
-        asked = replace(self.request, tokens_per_s_per_user=None) if len(self.speeds) > 1 else self.request
-        lines = [f"{self.model.id}, {asked.describe()}: {counted(len(self.questions), 'system')} in common draws"]
+        wanted = replace(self.request, tokens_per_s_per_user=None) if len(self.speeds) > 1 else self.request
+        lines = [f"{self.model.id}, {wanted.describe()}: {counted(len(self.questions), 'system')} in common draws"]
         for speed in self.speeds:
             lines += self._described(speed)
         lines += flips_in_words(self.flips)
@@ -392,8 +392,8 @@ class Comparison(Card):
         rows = []
         for one in self.speeds if speed is None else [speed]:
             base = self.compared_with(one)
-            beside = [c for c in self.at(one) if base is not None and c is not base]
-            rows += [price_tie(c, base, prices.checked())._asdict() for c in beside if base is not None]
+            others = [c for c in self.at(one) if base is not None and c is not base]
+            rows += [price_tie(c, base, prices.checked())._asdict() for c in others if base is not None]
         return tidy(rows)
 
     def to_frame(self, bands: bool = False) -> pd.DataFrame:
@@ -404,13 +404,13 @@ class Comparison(Card):
         """
         import pandas as pd
 
-        rows = [c.to_frame(bands).assign(**self._beside(c)) for c in self.lines]
+        rows = [c.to_frame(bands).assign(**self._columns(c)) for c in self.lines]
         more = {"role": "refused", "valid": False}
         none = [{"system": name, "why": why} | more for name, why in self.refused.items()]
         rows += [pd.DataFrame(none)] if none else []
         return pd.concat(rows, ignore_index=True)
 
-    def _beside(self, c: Choice) -> dict[str, Any]:
+    def _columns(self, c: Choice) -> dict[str, Any]:
         """Return what a row says of a choice beside the others of its speed."""
         speed = c.question.request.tokens_per_s_per_user
         lead, base = self.leads[speed], self.compared_with(speed)
@@ -490,8 +490,8 @@ def _answer(c: Choice) -> str:
     """Return what a choice makes per paid chip with its band and chance, or how near it comes to the promise."""
     speed = "tokens_per_s_per_user"
     name, unit = (MADE, UNIT) if c.valid else (speed, quantity(speed).unit)
-    words = c.in_words(name, unit, str(c.basis))
-    return f"{'' if c.valid else c.reason + ', at most '}{words}, the promise holds in {percent(c.chance)} of the draws"
+    text = c.in_words(name, unit, str(c.basis))
+    return f"{'' if c.valid else c.reason + ', at most '}{text}, the promise holds in {percent(c.chance)} of the draws"
 
 
 def _against(c: Choice, base: Choice | None) -> str:

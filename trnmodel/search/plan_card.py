@@ -28,12 +28,12 @@ def lines(p: Plan) -> list[str]:
     if not c:
         none = "no system is within the demand" if p.beyond else "the model fits on no system that was asked"
         return [f"{request}: {none}.", *_nearest(p), *others(p, after)]
-    found = [f"{request}.", _best(c), *ties(p), configuration(c), *documented(c), *_user(c), *one_constant(c)]
-    found += _nearest(p)
-    if p.beside:
-        made = [f"{b.stack.kind} {_made(b) if b.valid else b.reason}" for b in p.beside]
-        found.append(f"Other software on it: {', '.join(made)}.")
-    return [*found, *_runner_up(p, after), *others(p, after), *_gpus(p), *start(p)]
+    card = [f"{request}.", _best(c), *ties(p), configuration(c), *documented(c), *_user(c), *one_constant(c)]
+    card += _nearest(p)
+    if p.other_software:
+        made = [f"{b.stack.kind} {_made(b) if b.valid else b.reason}" for b in p.other_software]
+        card.append(f"Other software on it: {', '.join(made)}.")
+    return [*card, *_runner_up(p, after), *others(p, after), *_gpus(p), *start(p)]
 
 
 def _runner_up(p: Plan, after: Choice | None) -> list[str]:
