@@ -229,6 +229,59 @@ def more() -> Iterator[Case]:
     yield Case("refusing a file of 60 kB of brackets", hostile_file, 5.0)
 
 
+def swept(points: int = MILLION) -> list[bool]:
+    """Rows of a sweep over the call that makes them; rows in a file; and candidates with cost, in two processes."""
+    batch, context = np.arange(1.0, points / 500 + 1), np.linspace(64, 16_384, 500)
+    ask = {"mapping": tm.Mapping(tp=16), **LLAMA}
+
+    def call() -> object:
+        return tm.decode_step(batch=batch[:, None], context=context, **ask)
+
+    def rows(**more: object) -> object:
+        return tm.sweep(tm.decode_step, ask | {"batch": batch, "context": context}, progress=False, **more)
+
+    table, bare = median_s(Case("", rows, 0)), median_s(Case("", call, 0))
+    met = [line("1e6 rows of tm.sweep over the call itself", table / bare, 2.0, "")]
+    with tempfile.TemporaryDirectory() as folder:
+        file_s = median_s(Case("", lambda: rows(to=f"{folder}/rows.parquet"), 0), 1)
+    met.append(line("1e6 rows of tm.sweep to a Parquet file", file_s, 2.0, "s"))
+    script = [sys.executable, str(Path(__file__).resolve()), "--candidates"]
+    found = json.loads(subprocess.run(script, check=True, capture_output=True).stdout)
+    met.append(line("1e7 candidates with cost, two cores", found["cpu_s"] / 2, 5.0, "s"))
+    met.append(line("the same, memory of the largest process", found["megabytes"], 300.0, "MB"))
+    return met
+
+
+HOUR = tm.tco("trn2.48xlarge")
+
+
+def candidate(tp: float, ep: float, max_batch: np.ndarray, input_tokens: np.ndarray) -> dict[str, np.ndarray]:
+    """Speed and dollars of a server of experts at a mapping, a batch and a prompt."""
+    request = tm.Request(input_tokens, 512, tokens_per_s_per_user=20)
+    served = tm.serve("qwen3-30b-a3b", request, "trn2.48xlarge", tm.Mapping(tp=tp, ep=ep), max_batch=max_batch)
+    rate = served.tokens_per_s_per_chip
+    return {"tokens_per_s_per_chip": rate, "usd_per_mtoken": HOUR.usd_per_mtoken(rate)}
+
+
+def candidates() -> dict[str, float]:
+    """Time of the best thousand of ten million candidates in two processes, and the memory of the largest of all."""
+    from concurrent.futures import ProcessPoolExecutor
+
+    grid = {"tp": 2.0 ** np.arange(7), "ep": 2.0 ** np.arange(4), "max_batch": np.arange(1.0, 513.0)}
+    grid |= {"input_tokens": np.linspace(256, 16_384, 700)}
+    start, wall = spent_s(), time.perf_counter()
+    with ProcessPoolExecutor(2) as pool:
+        tm.sweep(candidate, grid, pool, progress=False, least="usd_per_mtoken", rows=1000)
+        megabytes = max(peak_mb(), *pool.map(peak_mb, [None] * 8))
+    return {"cpu_s": spent_s() - start, "wall_s": time.perf_counter() - wall, "megabytes": megabytes}
+
+
+def peak_mb(_: object = None) -> float:
+    """Most memory that this process has had, pages that it shares with others among it [MB]."""
+    (peak,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return int(peak.split()[1]) * 1024 / 1e6
+
+
 def hostile_file() -> str:
     """What reading a file of nothing but brackets says."""
     from trnbook import report
@@ -308,6 +361,11 @@ def main() -> int:
     if "--steps" in sys.argv:
         print(json.dumps({case.name: median_s(case) for case in steps()}))
         return 0
+    if "--candidates" in sys.argv:
+        print(json.dumps(candidates()))
+        return 0
+    if "--sweeps" in sys.argv:
+        return int(not all(swept()))
     if "--bands" in sys.argv:
         return int(not all(bands()))
     met = [line("import trnmodel", command_s("-c", "import trnmodel"), 0.15, "s")]
@@ -326,7 +384,7 @@ def main() -> int:
             ratio = statistics.median(old[name] / new[name] for old, new in rounds)
             met.append(line(f"rate over the base's: {name}", ratio, wanted, "", least=True))
     met += [line(case.name, median_s(case) * 1e3, case.target_s * 1e3, "ms") for case in more()]
-    met += [*bands(), *book(), *cold()]
+    met += [*bands(), *swept(), *book(), *cold()]
     return int(not all(met))
 
 

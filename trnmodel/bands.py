@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, reduce
 from math import log2, nan
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,7 +19,7 @@ from trnmodel.catalog.bands import AXES, Width, outliers, read
 from trnmodel.catalog.specs import Chip, Spec
 from trnmodel.catalog.stacks import Efficiencies, Part, basis
 from trnmodel.formulas.bands import grown_width
-from trnmodel.result import Basis, text_of
+from trnmodel.result import BASES, Basis, Texts, texts_of
 from trnmodel.units import BILLION, format_digits
 
 NAMES: Mapping[str, tuple[str, ...]] = {
@@ -30,8 +30,10 @@ STEPS = ("ranks", "batch", "length", "active parameters")
 # Octaves beyond the rows that widen nothing: fitted to rows of at most two ranks, or of small models, alone, dense
 # decode beyond them is off by no more than inside. For how many octaves that holds is a judgement.
 FREE = {"ranks": 3.0, "size": 3.0}
+CROSSED = 64  # points for each value of an axis from which on values that lie alike to all rows are compared once
 MOST = 2 * 10**6  # comparisons of points with rows at a time
 FEW = 20_000  # answers of stacks with a value at an end each, up to which they are computed at once
+MARK = np.int16  # of the ends of the axes, two bits each
 STEP = 1.01  # ratio up to which two values of an axis are one
 # Which of them may have no rows, the nearest case first. Each counts as two octaves, the step from one generation to
 # the next: Trainium1 to Trainium2 is 1.8 in the rate of HBM (0.82 to 2.9 TB/s) and 1.8 in the peak (190 to 667 TFLOP/s
@@ -93,12 +95,14 @@ class Near:
 
     def leaves(self, points: Mapping[str, Any]) -> tuple[NDArray, list[str]]:
         """Return a mask of the axes along which points leave the rows, and a reason for each of its bits."""
-        mask, reasons = np.zeros((), dtype=int), list[str]()
+        mask, reasons = np.zeros((), dtype=MARK), list[str]()
         for one in self.beyond(points):
+            here: Any = MARK(0)
             for end, side in ((one.high, one.x > one.high), (one.low, one.x < one.low)):
-                mask = mask | (side & one.outside) * 2 ** len(reasons)
+                here = here | (side & one.outside) * MARK(2 ** len(reasons))
                 at = f"{end / BILLION:.3g} billion" if end >= BILLION else format_digits(end, 4)
                 reasons.append(f"{one.name}: its rows {'end' if end is one.high else 'begin'} at {at}")
+            mask = mask | here
         return mask, reasons
 
     def measured(self, points: Mapping[str, Any]) -> NDArray:
@@ -110,15 +114,42 @@ class Near:
         above, below = ([np.zeros(shape, dtype=bool) for _ in axes] for _ in range(2))
         rows = _places(self, tuple(axes))
         for some in np.array_split(rows, np.ceil(len(rows) * np.prod(shape) / MOST)):
-            sides = [x - at.reshape(-1, *[1] * len(shape)) for x, at in zip(axes.values(), some.T, strict=True)]
-            near = [
-                ~(np.abs(side) > (STEP - 1) * x) for side, x in zip(sides, axes.values(), strict=True)
-            ]  # of a row without a value too
-            for i, side in enumerate(sides):
-                others = np.logical_and.reduce(np.broadcast_arrays(np.True_, *near[:i], *near[i + 1 :]))
-                above[i] |= np.any(others & (near[i] | (side < 0)), axis=0)
-                below[i] |= np.any(others & (near[i] | (side > 0)), axis=0)
+            columns = [at.reshape(-1, *[1] * len(shape)) for at in some.T]
+            near = [_near(x, at) for x, at in zip(axes.values(), columns, strict=True)]
+            for i, (x, at) in enumerate(zip(axes.values(), columns, strict=True)):
+                others = reduce(np.logical_and, [*near[:i], *near[i + 1 :]], np.True_)
+                if np.any(others):
+                    above[i] |= np.any(others & (near[i] | (x < at)), axis=0)
+                    below[i] |= np.any(others & (near[i] | (x > at)), axis=0)
         return np.logical_or.reduce([a & b for a, b in zip(above, below, strict=True)])
+
+    def different(self, points: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[NDArray, ...] | None]:
+        """Return points of which no two lie alike to all rows along all axes, and the place of each point among them.
+
+        Without a place for points that are as many as those which they stand for, or nearly.
+        """
+        columns = dict(zip(AXES, self.values, strict=True))
+        values = {axis: np.asarray(points[axis], dtype=float) for axis in columns if axis in points}
+        size = np.prod(np.broadcast_shapes(*(x.shape for x in values.values())))
+        if sum(x.size for x in values.values()) * CROSSED > size:
+            return points, None
+        firsts, places = list[NDArray](), list[NDArray]()
+        for axis, x in values.items():
+            flat, at = x.ravel(), columns[axis][:, None]
+            near, leaves = _near(flat, at), np.broadcast_to(self.leaves({axis: flat})[0], (1, flat.size))
+            sides = [near | (flat < at), near | (flat > at), leaves & 1 > 0, leaves & 2 > 0]
+            marks = np.ascontiguousarray(np.packbits(np.concatenate(sides), axis=0).T)
+            _, first, place = np.unique(
+                marks.view(f"V{marks.shape[1]}").ravel(), return_index=True, return_inverse=True
+            )
+            firsts.append(flat[first])
+            places.append(place.reshape(x.shape))
+        return dict(zip(values, np.ix_(*firsts), strict=True)), tuple(places)
+
+
+def _near(x: Any, at: Any) -> Any:
+    """Return whether values are within a step of those of rows; of a row without a value all are."""
+    return ~(np.abs(x - at) > (STEP - 1) * x)
 
 
 @lru_cache(maxsize=2048)
@@ -203,19 +234,49 @@ def judged(here: Near, points: Mapping[str, Any], before: Iterable[str] = (), la
     (['measured', 'measured', 'extrapolated'], 'batch: its rows end at 16')
     """
     reasons = _reasons(before, lacks)
+    return _basis(_judgement(here, points, reasons), *_widths_at(here, points, reasons))
+
+
+class Judgement(NamedTuple):
+    """Words and reasons of a basis as places in lists, so that those of a million points cost little."""
+
+    word: Texts
+    reason: Texts
+
+
+def _basis(judgement: Judgement, width: Any, tails: Any) -> Basis:
+    """Return a judgement with widths as a basis, a text at each point."""
+    return Basis(judgement.word.each, judgement.reason.each, width, tails)
+
+
+def _judgement_of(basis: Basis) -> Judgement:
+    """Return words and reasons of a basis as places in lists."""
+    texts = [np.asarray(text, dtype=object) for text in (basis.word, basis.reason)]
+    found = [np.unique(text, return_inverse=True) for text in texts]
+    return Judgement(*(Texts(at.reshape(text.shape), tuple(few)) for text, (few, at) in zip(texts, found, strict=True)))
+
+
+def _judgement(here: Near, points: Mapping[str, Any], reasons: list[str]) -> Judgement:
+    """Return what the rows near points say of them, `reasons` being those that hold for all points."""
+    few, places = here.different(points)
+    mask, axis_reasons = here.leaves(few)
+    inside = np.zeros((), dtype=np.int8) if reasons else np.where(here.measured(few), np.int8(0), np.int8(1))
+    shape = np.broadcast_shapes(*map(np.shape, few.values()))
+    word = np.where(np.equal(mask, 0) & (not reasons), inside, np.int8(2))
+    beyond = texts_of(mask, tuple(axis_reasons))
+    if places is not None:
+        word = np.broadcast_to(word, shape)[places]
+        beyond = beyond._replace(places=np.broadcast_to(beyond.places, shape)[places])
+    texts = tuple("; ".join(filter(None, (*reasons, text))) for text in beyond.texts)
+    return Judgement(Texts(word, BASES), beyond._replace(texts=texts))
+
+
+def _widths_at(here: Near, points: Mapping[str, Any], reasons: list[str]) -> tuple[Any, tuple[Any, Any] | None]:
+    """Return the half-width at each point, and its tails where the chip has rows."""
+    shape = np.broadcast_shapes(*(np.shape(points[axis]) for axis, *_ in _ends(here) if axis in points))
     width, tails = _wide(here, reasons, here.distance(points)[0])
-    mask, axis_reasons = here.leaves(points)
-    width = np.broadcast_to(width, np.shape(mask))[()]
-    if tails is not None:
-        below, above = (np.broadcast_to(tail, np.shape(mask))[()] for tail in tails)
-        tails = below, above
-    beyond = text_of(mask, tuple(axis_reasons))
-    if reasons:
-        before_text = "; ".join(reasons)
-        beyond = np.frompyfunc(lambda text: f"{before_text}; {text}" if text else before_text, 1, 1)(beyond)
-        return Basis(np.full(np.shape(mask), "extrapolated", dtype=object)[()], beyond, width, tails)
-    inside = np.where(here.measured(points), "measured", "interpolated")
-    return Basis(np.where(np.equal(mask, 0), inside, "extrapolated").astype(object)[()], beyond, width, tails)
+    width = np.broadcast_to(width, shape)[()]
+    return width, tails and (np.broadcast_to(tails[0], shape)[()], np.broadcast_to(tails[1], shape)[()])
 
 
 def _reasons(before: Iterable[str], lacks: Iterable[str]) -> list[str]:
@@ -270,20 +331,40 @@ def contradicted(basis: Basis, part: str, kind: str, chip: str, stack: str, poin
     A row is at a point if it has a value within 1 % on each axis that is asked, and none on the others. The width of
     the band stays that of the rows. What is extrapolated anyway keeps its reasons alone.
     """
-    firm = np.not_equal(basis.word, "extrapolated")
-    word, reason = np.asarray(basis.word, dtype=object), np.asarray(basis.reason, dtype=object)
-    for row, here in _contradicting((part, kind, chip, stack), points):
-        if np.any(here & firm):
-            more = np.where(reason == "", "", "; ") + reason
-            word = np.where(here & firm, "extrapolated", word)
-            reason = np.where(here & firm, f"contradicted by row {row}" + more, reason)
-    return basis._replace(word=word[()], reason=reason[()])
+    found = _contradicted(_judgement_of(basis), (part, kind, chip, stack), points)
+    return basis._replace(word=found.word.each, reason=found.reason.each)
+
+
+def _contradicted(judgement: Judgement, key: tuple[str, str, str, str], points: Mapping[str, Any]) -> Judgement:
+    """Return a judgement that is extrapolated where a measured row contradicts the band."""
+    word, reason = judgement
+    firm = np.array([text != "extrapolated" for text in word.texts])[word.places]
+    for row, here in _contradicting(key, points):
+        hit = here & firm
+        if np.any(hit):
+            word = Texts(np.where(hit, len(word.texts), word.places), (*word.texts, "extrapolated"))
+            more = tuple("; ".join(filter(None, (f"contradicted by row {row}", text))) for text in reason.texts)
+            places = np.where(hit, reason.places + len(reason.texts), reason.places)
+            reason = Texts(places, (*reason.texts, *more))
+    return Judgement(word, reason)
 
 
 def stack_basis(e: Efficiencies, chip: Chip, lnc: int, part: str, kind: str, points: Mapping[str, Any]) -> Basis:
     """Return what an answer of a stack on a chip rests on at each point: its rows, and those that contradict it."""
-    of_rows = rows_basis(e, chip, lnc, part, kind, points)
-    return contradicted(of_rows, part, kind, chip.id, e.id, points) if np.any(of_rows.word != "ideal") else of_rows
+    first, here, before, lacking = _ground(Same(e), Same(chip), lnc, part, kind)
+    widths = _widths_at(here, points, _reasons(before, lacking)) if here else (first.width, first.tails)
+    return _basis(stack_judgement(e, chip, lnc, part, kind, points), *widths)
+
+
+def stack_judgement(
+    e: Efficiencies, chip: Chip, lnc: int, part: str, kind: str, points: Mapping[str, Any]
+) -> Judgement:
+    """Return words and reasons of `stack_basis` alone, as places in lists."""
+    first, here, before, lacking = _ground(Same(e), Same(chip), lnc, part, kind)
+    if here is None and first.word == "ideal":
+        return _judgement_of(first)
+    found = _judgement(here, points, _reasons(before, lacking)) if here else _judgement_of(first)
+    return _contradicted(found, (part, kind, chip.id, e.id), points)
 
 
 def rows_basis(e: Efficiencies, chip: Chip, lnc: int, part: str, kind: str, points: Mapping[str, Any]) -> Basis:
@@ -328,7 +409,10 @@ def _ground(
 
 def plain_basis(part: str, chip: str, stack: str, points: Mapping[str, Any]) -> Basis:
     """Return what a kernel or a collective rests on: rows of its chip and stack, and those that contradict it."""
-    return contradicted(plain_rows_basis(part, chip, stack, points), part, part, chip, stack, points)
+    here = near(part, part, chip, stack)
+    reasons = _reasons((), lacks(here, part, part, chip, stack))
+    found = _contradicted(_judgement(here, points, reasons), (part, part, chip, stack), points)
+    return _basis(found, *_widths_at(here, points, reasons))
 
 
 def plain_rows_basis(part: str, chip: str, stack: str, points: Mapping[str, Any]) -> Basis:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 SCALES = 1e-18, 1e18  # of units in which a figure is printed
 CARD_LINES, CARD_WIDTH = 8, 118
+MOST_COUNTED = 2**14  # value of a mask up to which all its values are counted
 JUDGED = 4096  # points up to which a card says what they rest on
 BASES = ("measured", "interpolated", "extrapolated", "ideal")  # from the firmest ground on
 
@@ -60,6 +61,43 @@ def blank(mask: ArrayLike, **numbers: ArrayLike) -> dict[str, NDArray]:
     return {name: np.where(np.equal(mask, 0), value, np.nan)[()] for name, value in numbers.items()}
 
 
+class Texts(NamedTuple):
+    """Text of many points, few of which differ: the place of each point's text in a list."""
+
+    places: NDArray
+    texts: tuple[str, ...]
+
+    @property
+    def each(self) -> NDArray | str:
+        """The text of each point."""
+        return np.asarray(self.texts, dtype=object)[self.places]
+
+
+def texts_of(mask: ArrayLike, names: tuple[str, ...]) -> Texts:
+    """Return the text of a bit mask: the names of its bits joined by "; ", empty for 0.
+
+    Examples
+    --------
+    >>> texts_of([3, 0], ("too big", "too slow"))
+    Texts(places=array([1, 0], dtype=int16), texts=('', 'too big; too slow'))
+    """
+    masks = np.asarray(mask)
+    masks = masks if masks.dtype.kind == "i" else masks.astype(int)
+    most = masks.max(initial=0)
+    if not most:
+        return Texts(np.broadcast_to(np.int16(0), masks.shape), ("",))
+    if most < MOST_COUNTED:  # counts of all masks are quicker than a sort of the points
+        counts = np.bincount(masks.ravel())
+        masks_seen = np.flatnonzero(counts)
+        rank = np.zeros(counts.shape, dtype=np.int16)
+        rank[masks_seen] = np.arange(len(masks_seen))
+        places = rank[masks]
+    else:
+        masks_seen, places = np.unique(masks, return_inverse=True)
+    texts = tuple("; ".join(name for bit, name in enumerate(names) if int(one) >> bit & 1) for one in masks_seen)
+    return Texts(np.reshape(places, np.shape(mask)), texts)
+
+
 def text_of(mask: ArrayLike, names: tuple[str, ...]) -> NDArray | str:
     """Text of a bit mask: the names of its bits joined by "; ", empty for 0; one text for one point.
 
@@ -68,9 +106,7 @@ def text_of(mask: ArrayLike, names: tuple[str, ...]) -> NDArray | str:
     >>> text_of(3, ("too big", "too slow"))
     'too big; too slow'
     """
-    masks, places = np.unique(np.asarray(mask), return_inverse=True)
-    texts = ["; ".join(name for bit, name in enumerate(names) if int(value) >> bit & 1) for value in masks]
-    return np.asarray(texts, dtype=object)[np.reshape(places, np.shape(mask))]
+    return texts_of(mask, names).each
 
 
 def tidy(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
@@ -194,12 +230,30 @@ class Result(Card):
         """
         import pandas as pd
 
-        bands = flag("bands", bands)
-        names = [name for name in _columns(_kind(self)) if bands or name not in self.ON_DEMAND]
-        columns = {name: _cells(getattr(self, name)) for name in names}
-        cells = {name: cell for name, cell in columns.items() if cell is not None}
-        shape = np.broadcast_shapes(*(cell.shape for cell in cells.values()))
-        return pd.DataFrame({name: np.broadcast_to(cell, shape).ravel() for name, cell in cells.items()})
+        cells = columns_of(self, flag("bands", bands))
+        shape = np.broadcast_shapes(*(np.shape(_places(cell)) for cell in cells.values()))
+        every = {
+            name: np.asarray(cell.each, dtype=object) if isinstance(cell, Texts) else cell
+            for name, cell in cells.items()
+        }
+        return pd.DataFrame({name: np.broadcast_to(cell, shape).ravel() for name, cell in every.items()})
+
+    def _coded(self) -> dict[str, Any]:
+        """Return columns of text that are made together, or of few texts; others are read by their names."""
+        return {"reason": texts_of(self.reason_mask, self.REASONS)}
+
+
+def columns_of(result: Result, bands: bool = False) -> dict[str, NDArray | Texts]:
+    """Return the columns of a result's table, each of its own shape; with `bands` also what is made on demand."""
+    names = [name for name in _columns(_kind(result)) if bands or name not in result.ON_DEMAND]
+    coded = result._coded()
+    columns = {name: coded[name] if name in coded else _cells(getattr(result, name)) for name in names}
+    return {name: cell for name, cell in columns.items() if cell is not None}
+
+
+def _places(cell: NDArray | Texts) -> NDArray:
+    """Return an array of a column's shape."""
+    return cell.places if isinstance(cell, Texts) else cell
 
 
 class Basis(NamedTuple):
@@ -298,6 +352,11 @@ class Grounded(Result):
     def high(self) -> NDArray:
         """Upper end of the 90 % interval of the result's main figure."""
         return self.ends(self.FIGURE)[1]
+
+    def _coded(self) -> dict[str, Any]:
+        """Return columns of text that are made together, the basis and its reason among them."""
+        basis = self.judge()
+        return Result._coded(self) | {"basis": _cells(basis.word), "basis_reason": _cells(basis.reason)}
 
     def figures(self) -> list[str]:
         """Return the names of the figures that have a band."""

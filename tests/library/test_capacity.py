@@ -286,8 +286,8 @@ def run(*words):
         (["--users", "0"], 2, "--users=0.0: allowed are numbers from 1e-30"),
         (["--mw", "nan"], 2, "--mw"),
         (["--pricing", "gratis"], 2, "--pricing='gratis'"),
-        (["--xlsx", "bill.csv", "--system", "trn2.48xlarge"], 2, "--xlsx='bill.csv': allowed is a file that ends in"),
-        (["--users", "10", "--prefill-system", "hgx-b200"], 2, "--prefill-system"),
+        (["--xlsx", "bill.csv", "--systems", "trn2.48xlarge"], 2, "--xlsx='bill.csv': allowed is a file that ends in"),
+        (["--users", "10", "--prefill-systems", "hgx-b200"], 2, "--prefill-systems"),
     ],
 )
 def test_bad_sizes_are_one_line_with_a_status_by_cause(words, status, message):
@@ -304,7 +304,7 @@ def test_users_need_a_speed():
 
 def test_the_workbook_of_a_plan_holds_its_throughput(tmp_path):
     path = tmp_path / "plan.xlsx"
-    found = run("--users", "100", "--system", "trn2.48xlarge", "--xlsx", str(path))
+    found = run("--users", "100", "--systems", "trn2.48xlarge", "--xlsx", str(path))
     assert found.exit_code == 0, found.output
     sheet = openpyxl.load_workbook(path)["Inputs"]
     values = {row[0].value: row[1].value for row in sheet.iter_rows(min_row=2)}

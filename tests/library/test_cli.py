@@ -23,33 +23,36 @@ def test_version():
     assert call("--version") == (0, f"trnmodel {trnmodel.__version__}\n", "")
 
 
-PLAN = ["plan", "llama-3.1-8b", "--speed", "50", "--in", "1024", "--out", "256", "--system", "trn2.48xlarge"]
+PLAN = ["plan", "llama-3.1-8b", "--speed", "50", "--in", "1024", "--out", "256", "--systems", "trn2.48xlarge"]
 COST = ["cost", "llama-3.1-8b", "hgx-h200", "--speed", "40", "--in", "2048", "--out", "512"]
 
 
-def test_plan_prints_an_answer_of_ten_lines_at_most_and_its_table():
-    status, out, error = call(*PLAN, "--system", "trn1.32xlarge", "--system", "trn2.3xlarge")
+def test_plan_prints_an_answer_of_twelve_lines_at_most_and_its_data():
+    status, out, error = call(*PLAN, "--systems", "trn1.32xlarge,trn2.3xlarge")
     lines = out.splitlines()
     assert (status, error) == (0, "")
-    assert len(lines) <= 10
+    assert len(lines) <= 12
     heads = [line.split()[0] for line in lines]
-    assert heads[:5] == ["llama-3.1-8b,", "Best:", "Ties", "Configuration:", "A"]
+    assert heads[:6] == ["llama-3.1-8b,", "Best:", "Ties", "Configuration:", "Quality:", "A"]
     assert heads[-3:] == ["Other", "Runner-up:", "NEURON_LOGICAL_NC_CONFIG=2"]
     assert "tokens/s per paid chip (" in lines[1]
     assert lines[-1].startswith("NEURON_LOGICAL_NC_CONFIG=2 vllm serve")
-    rows = json.loads(call(*PLAN, "--json")[1])
+    data = json.loads(call(*PLAN, "--json")[1])
     best = trnmodel.plan("llama-3.1-8b", trnmodel.Request(1024, 256, tokens_per_s_per_user=50), "trn2.48xlarge")
-    assert [row["role"] for row in rows] == ["best", "mapping", "beside", "beside"]
-    assert rows[0]["tokens_per_s_per_chip"] == pytest.approx(best.best.tokens_per_s_per_chip)
-    assert (rows[0]["command"], rows[1]["command"]) == (best.command, "")
-    assert [row["option"] for row in rows[:2]] == [best.best.option.id, best.second[0].option.id]
-    assert {row["status"] for row in rows} == {"for rent"}
+    assert data["best"]["tokens_per_s_per_chip"] == pytest.approx(best.best.tokens_per_s_per_chip)
+    assert data["command"] == best.command
+    assert (data["best"]["option"], data["next_mapping"][0]["option"]) == (
+        best.best.option.id,
+        best.second[0].option.id,
+    )
+    assert [one["stack_kind"] for one in data["other_software"]] == ["hand-tuned", "ideal"]
+    assert data["best"]["status"] == "for rent"
 
 
 def test_plan_takes_an_option_of_software_by_name():
     """Case aside; and of another model's option it says what the option is documented for."""
-    rows = json.loads(call(*PLAN, "--stack", "Neuron Async", "--json")[1])
-    assert {row["option"] for row in rows} == {"neuron-async"}
+    data = json.loads(call(*PLAN, "--stack", "Neuron Async", "--json")[1])
+    assert {one["choice"]["option"] for one in data["choices"]} == {"neuron-async"}
     status, out, error = call(*PLAN, "--stack", "neuron-eagle3-gpt-oss-120b")
     assert (status, out, error.count("\n")) == (2, "", 1)
     assert error.startswith("--stack='neuron-eagle3-gpt-oss-120b': it is documented for gpt-oss-120b on trainium2")
@@ -168,7 +171,7 @@ def test_units_of_bytes_are_those_asked_for():
     [
         ([*PLAN[:3], "-5", *PLAN[4:]], "--speed=-5.0: allowed are numbers from 1e-30 to 1e+30"),
         ([*PLAN, "--stack", "gpu-serving"], "--stack='gpu-serving': gpu-serving does not run on trainium2"),
-        ([*PLAN, "--system", "trn9"], "'trn9' is unknown; nearest"),
+        ([*PLAN, "--systems", "trn9"], "'trn9' is unknown; nearest"),
         (["plan", "/dev/null", *PLAN[2:]], "/dev/null"),
         (["decode", "bert-base-uncased", "trn2.3xlarge"], "an encoder has no decode step"),
         (["decode", "llama-3.1-8b", "trn2.3xlarge", "--batch", "nan"], "--batch='nan'"),

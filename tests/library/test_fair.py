@@ -122,7 +122,7 @@ def test_every_result_of_a_stack_says_what_it_rests_on():
 
 
 def test_a_basis_is_computed_when_it_is_asked_for(monkeypatch):
-    asked, step = [], decode(TRN2)
+    asked, step = [], tm.memory_fit("llama-3.1-8b", TRN2, tm.Mapping(tp=8), batch=1, context=128)
     basis = Basis(np.array(["measured", "interpolated"], dtype=object), "batch: 7")
     monkeypatch.setattr(type(step), "judge", lambda step: asked.append(step) or basis)
     assert not asked

@@ -93,7 +93,7 @@ def ask(*words):
 
 
 def test_a_name_of_ones_own_is_in_the_answer_and_the_path_in_the_command(own):
-    answer = ask(own("w/config.json"), "--system", "trn2.48xlarge", "--name", "ours-8b")
+    answer = ask(own("w/config.json"), "--systems", "trn2.48xlarge", "--name", "ours-8b")
     assert answer.exit_code == 0
     assert "ours-8b" in answer.stdout
     assert "vllm serve w --" in answer.stdout
@@ -101,7 +101,7 @@ def test_a_name_of_ones_own_is_in_the_answer_and_the_path_in_the_command(own):
 
 
 QUESTIONS = {
-    "plan": ["--speed", "20", "--in", "1k", "--out", "100", "--system", "trn2.48xlarge"],
+    "plan": ["--speed", "20", "--in", "1k", "--out", "100", "--systems", "trn2.48xlarge"],
     "decode": ["trn2.48xlarge", "--tp", "8"],
     "prefill": ["trn2.48xlarge", "--in", "1k", "--tp", "8"],
     "fit": ["trn2.48xlarge", "--tp", "8"],
@@ -135,7 +135,7 @@ def test_a_name_of_ones_own_changes_nothing_but_the_name(own, command):
 
     named, unnamed = rows(place, "--name", "ours-8b"), rows(place)
     assert named == [row | ({"model": "ours-8b"} if row.get("model") == "w" else {}) for row in unnamed]
-    assert (named == unnamed) == (command in ("plan", "fit", "compare"))  # whose tables name no model
+    assert (named == unnamed) == (command in ("fit", "compare"))  # whose tables name no model
     for model, name in ((place, "a b"), ("llama-3.1-8b", "ours-8b")):
         refused = answer(model, "--name", name)
         assert (refused.exit_code, refused.stdout) == (2, "")

@@ -2,13 +2,17 @@
 
 import csv
 import json
+import math
 import os
 
+import msgspec
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 import trnmodel as tm
+from trnmodel.catalog import load
+from trnmodel.catalog.rulings import Ruled
 from trnmodel.cli.app import app
 from trnmodel.files import saved
 from trnmodel.formulas import step as page
@@ -166,7 +170,23 @@ def test_a_fact_alone_is_named_with_its_old_and_new_value_and_no_law_is_blamed(c
     found = tm.check(plan_file)
     assert [(one.was.value, one.now.value) for one in found.moved] == [(2.235, 3.0)]
     assert found.law == ()
-    assert {change.figure.partition("[")[0] for change in found.answer} == {"usd_per_chip_h", saved.COST}
+    rented = {"usd_per_chip_h", saved.COST, "usd_per_month", "usd_per_mtoken"}
+    assert {change.figure.partition("[")[0] for change in found.answer} == rented
+    shares = {change.figure: change.share for change in found.answer}
+    assert shares["usd_per_month[capacity-block]"] == pytest.approx(3 / 2.235 - 1)
+
+
+def test_a_fact_of_the_owner_moves_the_owned_bill_alone(copied_data, forget_data, plan_file):
+    tm.save_plan(QUESTION | {"systems": "hgx-h200"}, plan_file)
+    edit(copied_data, "prices.csv", tm.owner().sources["electricity_usd_per_j"][0], "0.2")
+    forget_data()
+    found = tm.check(plan_file)
+    assert {one.was.quantity for one in found.moved} == {"electricity_usd_per_j"}
+    assert found.law == ()
+    assert "usd_per_month[owned by a hyperscaler]" in {change.figure for change in found.answer}
+    assert {change.figure.partition("[")[0] for change in found.answer} <= {
+        *("usd_per_month", "owned_usd_per_month", "owned_usd_per_mtoken")
+    }
 
 
 def test_a_law_alone_is_blamed_and_no_fact(copied_data, forget_data, plan_file, monkeypatch):
@@ -242,7 +262,7 @@ def test_an_own_model_is_known_by_its_configuration(tmp_path):
 
 def test_a_plan_that_nothing_can_keep_is_saved_and_checked_with_status_3(tmp_path):
     path = tmp_path / "plan.json"
-    flags = ["--speed", 100000, "--in", 1024, "--out", 256, "--system", "trn2.3xlarge"]
+    flags = ["--speed", 100000, "--in", 1024, "--out", 256, "--systems", "trn2.3xlarge"]
     assert call("plan", "llama-3.1-8b", *flags, "--save", path)[0] == 3
     assert call("check", path)[0] == 3
     assert "No system keeps the promises today." in call("check", path)[1]
@@ -305,7 +325,7 @@ def test_paths_that_are_no_files_end_with_one_line_and_status_2(tmp_path):
 
 
 def test_where_a_plan_cannot_be_written_nothing_is_left(tmp_path, monkeypatch):
-    flags = ["plan", "llama-3.1-8b", "--speed", 40, "--in", 1024, "--out", 256, "--system", "trn2.3xlarge"]
+    flags = ["plan", "llama-3.1-8b", "--speed", 40, "--in", 1024, "--out", 256, "--systems", "trn2.3xlarge"]
     for path, told in ((tmp_path, ".json"), (tmp_path / "a" / "plan.json", "no such folder"), ("", "path of a file")):
         status, out, error = call(*flags, "--save", path)
         assert (status, out, error.count("\n")) == (2, "", 1)
@@ -327,7 +347,7 @@ def test_where_a_plan_cannot_be_written_nothing_is_left(tmp_path, monkeypatch):
 
 
 def test_the_plan_of_the_terminal_and_of_a_call_are_one_file(tmp_path, plan_file):
-    flags = ["--speed", 40, "--in", 1024, "--out", 256, "--system", "trn2.3xlarge", "--system", "trn1.32xlarge"]
+    flags = ["--speed", 40, "--in", 1024, "--out", 256, "--systems", "trn2.3xlarge", "--systems", "trn1.32xlarge"]
     status, out, _ = call("plan", "llama-3.1-8b", *flags, "--save", tmp_path / "other.json")
     assert (status, out) == (0, f"{tm.scenario(QUESTION).plan()}\n")
     assert (tmp_path / "other.json").read_text() == plan_file.read_text()
@@ -339,3 +359,28 @@ def test_what_no_file_can_hold_is_refused_before_anything_is_written(tmp_path):
     with pytest.raises(ValueError, match=r"^systems='trn2\.3xlarge': a system of one's own cannot be written"):
         tm.save_plan(QUESTION | {"systems": [own]}, tmp_path / "plan.json")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_pairs_of_systems_are_candidates_too(tmp_path):
+    question = QUESTION | {"systems": "trn2.3xlarge", "prefill_systems": ["trn2.3xlarge"]}
+    best = tm.save_plan(question, tmp_path / "plan.json").best
+    places = set(pd.read_csv(tmp_path / "plan-rejected.csv").system)
+    assert places | {best.place} == {"trn2.3xlarge", "trn2.3xlarge with prefill on trn2.3xlarge"}
+    assert not tm.check(tmp_path / "plan.json").differs
+
+
+def test_other_facts_are_in_force_until_the_context_ends_however_it_ends():
+    key = ("trainium2", "tdp_w", "")
+    fact, spread = load.in_force()[key]
+    watts = tm.chip("trainium2").tdp_w
+    other = Ruled(msgspec.structs.replace(fact, value_printed="600", unit_printed="W"), spread)
+    with load.with_facts({key: other}):
+        assert tm.chip("trainium2").tdp_w == tm.system("trn2.48xlarge").chip.tdp_w == 600
+        assert load.facts_rows()[fact.id].value_printed == "600"
+    with pytest.raises(ValueError, match="trn9"), load.with_facts({key: other}):
+        tm.chip("trn9")
+    assert tm.chip("trainium2").tdp_w == watts != 600
+    with load.with_facts({key: None}):
+        assert math.isnan(tm.chip("trainium2").tdp_w)
+        assert fact.id not in load.facts_rows()
+    assert load.in_force()[key].fact == fact

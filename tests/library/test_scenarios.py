@@ -56,7 +56,7 @@ def test_a_plan_is_the_same_through_the_call_the_scenario_and_the_terminal(path)
     rents = {"trn2.3xlarge": 1.5, "hgx-h200": "capacity-block"}
     direct = tm.plan("llama-3.1-8b", REQUEST, SYSTEMS, precision="fp8", owner="neocloud", pricing=rents)
     flags = ["--speed", 40, "--in", "1k", "--out", 256, "--precision", "fp8", "--owner", "neocloud", "--json"]
-    typed = call("plan", "llama-3.1-8b", *flags, "--system", SYSTEMS[0], "--system", SYSTEMS[1])[1]
+    typed = call("plan", "llama-3.1-8b", *flags, "--systems", SYSTEMS[0], "--systems", SYSTEMS[1])[1]
     through = tm.scenario(path).plan()
     assert through.to_frame(bands=True).equals(direct.to_frame(bands=True))
     answer, of_flags = asked("plan", path), json.loads(typed)
@@ -104,7 +104,7 @@ def test_degrees_without_a_flag_reach_the_step(path):
 
 
 def test_what_is_typed_wins_over_the_file(path):
-    answer = asked("plan", path, "--speed", 20, "--system", "trn2.48xlarge", "--precision", "bf16")["best"]
+    answer = asked("plan", path, "--speed", 20, "--systems", "trn2.48xlarge", "--precision", "bf16")["best"]
     request = tm.Request(1000, 256, tokens_per_s_per_user=20)
     best = tm.plan("llama-3.1-8b", request, "trn2.48xlarge", precision="bf16").best
     assert (answer["system"], answer["precision"]) == ("trn2.48xlarge", "bf16")
@@ -309,3 +309,41 @@ def test_what_a_question_needs_is_named_where_the_file_does_not_state_it(tmp_pat
         status, out, error = call(command, "--scenario", path)
         assert (status, out) == (2, "")
         assert error.splitlines()[-1].startswith(("Error: Missing ", str(path)))
+
+
+def test_json_a_byte_order_mark_windows_lines_and_a_link_are_read(tmp_path):
+    """YAML holds JSON; a number as pricing is a price of a chip-hour of all systems."""
+    text = '{"model": "llama-3.1-8b", "systems": "trn2.3xlarge", "pricing": 2.5,\r\n"request": '
+    text += '{"input_tokens": 1024, "output_tokens": 256, "tokens_per_s_per_user": 20}}\r\n'
+    (tmp_path / "one.json").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    (tmp_path / "link.yaml").symlink_to(tmp_path / "one.json")
+    rows = asked("cost", tmp_path / "link.yaml")
+    assert {row["usd_per_chip_h"] for row in rows if row["who"] == "renter"} == {2.5}
+
+
+def test_a_list_of_options_and_prefill_systems_reach_the_plan(path):
+    path.write_text(
+        TEXT.replace("[trn2.3xlarge, hgx-h200]", "trn2.3xlarge").replace(
+            "owner: neocloud", "prefill_systems: [trn2.3xlarge]\nefficiencies: [neuron-async, vllm-neuron-2026]"
+        )
+    )
+    options = ["neuron-async", "vllm-neuron-2026"]
+    more = {"efficiencies": options, "prefill_systems": ["trn2.3xlarge"], "precision": "fp8"}
+    direct = tm.plan("llama-3.1-8b", REQUEST, "trn2.3xlarge", **more)
+    assert tm.scenario(path).plan().best.option.id == direct.best.option.id
+    assert tm.scenario(path).plan().to_frame().place.tolist() == direct.to_frame().place.tolist()
+    assert asked("plan", path) == json.loads(json.dumps(tm.scenario(path).plan().to_data()))
+    assert asked("plan", path, "--stack", "ideal")["best"]["stack"] == "ideal"
+
+
+def test_a_load_that_is_typed_stands_in_for_that_of_the_file(path):
+    path.write_text(TEXT.replace("[trn2.3xlarge, hgx-h200]", "trn2.3xlarge") + "load: {requests_per_s: 30}\n")
+    told = call("plan", "--scenario", path)[1]
+    assert "30 requests/s" in told.splitlines()[0]
+    told = call("plan", "--scenario", path, "--requests=2")[1]
+    assert "2 requests/s" in told.splitlines()[0]
+    assert "30 requests/s" not in told
+    path.write_text(TEXT.replace("[trn2.3xlarge, hgx-h200]", "hgx-h200") + "load: {site_w: 2M}\n")
+    answers = [asked("plan", path, *flags)["demand"] for flags in ((), ("--users=400",), ("--mw", 3))]
+    assert [one["site_w"] for one in answers] == [2e6, None, 3e6]
+    assert [one["users"] for one in answers] == [None, 400, None]

@@ -47,9 +47,9 @@ QUESTIONS = [
     (0, ["roofline", "trainium2", "--intensity", "100"]),
     (2, ["roofline", "trainium2", "--intensity", "100", "--dtype", "mxfp8"]),
     (0, ["goodput", "llama-3.1-8b", "trn2.48xlarge"]),
-    (0, ["plan", "llama-3.1-8b", "--system", "trn2.3xlarge", "--speed", "20", *LENGTHS]),
-    (3, ["plan", "llama-3.1-8b", "--system", "trn2.3xlarge", *SLOW]),
-    (3, ["plan", "llama-3.1-405b", "--system", "trn1.2xlarge", "--speed", "1", *LENGTHS]),
+    (0, ["plan", "llama-3.1-8b", "--systems", "trn2.3xlarge", "--speed", "20", *LENGTHS]),
+    (3, ["plan", "llama-3.1-8b", "--systems", "trn2.3xlarge", *SLOW]),
+    (3, ["plan", "llama-3.1-405b", "--systems", "trn1.2xlarge", "--speed", "1", *LENGTHS]),
     (0, ["compare", "llama-3.1-8b", "trn2.3xlarge", "hgx-h200", "--speed", "20,50", *LENGTHS]),
     (3, ["compare", "llama-3.1-8b", "hgx-h200", *SLOW]),
     (0, ["cost", "llama-3.1-8b", "hgx-h200", "--speed", "20", *LENGTHS]),
@@ -92,7 +92,7 @@ def test_the_statuses_are_those_of_the_issue_and_documented(root):
 
 
 BASE = {
-    "plan": ["llama-3.1-8b", "--speed=20", "--in=1024", "--out=256", "--system=trn2.3xlarge"],
+    "plan": ["llama-3.1-8b", "--speed=20", "--in=1024", "--out=256", "--systems=trn2.3xlarge"],
     "compare": ["llama-3.1-8b", "trn2.3xlarge", "hgx-h200", "--speed=20,50", "--in=1024", "--out=256"],
     "decode": ["llama-3.1-8b", "trn2.3xlarge"],
     "power": ["llama-3.1-8b", "hgx-h100"],

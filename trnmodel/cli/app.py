@@ -162,18 +162,22 @@ def plan(
     site: Annotated[str, typer.Option(help="Site, for its PUE.", **_name("facility"))] = "aws-air",
     pricing: Pricing = "capacity-block",
     owner: Owner = "hyperscaler",
-    system: Annotated[
+    systems: Annotated[
         list[str],
         typer.Option(
-            help="A system; several times for several. Default Trainium's that are for rent or announced.",
-            **_name("system"),
+            metavar="SYSTEM,...",
+            help="Systems: one, or several with commas. Default Trainium's that are for rent or announced.",
+            callback=terminal.identifiers("system"),
+            autocompletion=terminal.complete_last("system"),
         ),
     ] = [],  # noqa: B006
-    prefill_system: Annotated[
+    prefill_systems: Annotated[
         list[str],
         typer.Option(
-            help="A system whose chips may run the prompts apart; several times for several. Default none.",
-            **_name("system"),
+            metavar="SYSTEM,...",
+            help="Systems whose chips may run the prompts apart: one, or several with commas. Default none.",
+            callback=terminal.identifiers("system"),
+            autocompletion=terminal.complete_last("system"),
         ),
     ] = [],  # noqa: B006
     precision: BestDtypes = None,
@@ -185,14 +189,18 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Find the best system, precision, mapping and batch for a model at a given speed per user: instances and bill."""
-    with plain_errors(ctx, systems="system", prefill_systems="prefill_system", path="xlsx"):
+    with plain_errors(ctx, path="xlsx"):
         request = trnmodel.Request(prompt, output, speed, ttft, percentile, prefix, requests)
         own = trnmodel.model(model, name)
-        ask: dict[str, Any] = {"precision": precision, "efficiencies": stack, "prefill_systems": prefill_system or None}
+        ask: dict[str, Any] = {
+            "precision": precision,
+            "efficiencies": stack,
+            "prefill_systems": prefill_systems or None,
+        }
         ask |= {"users": users, "chips": chips, "site_w": None if mw is None else mw * MW, "facility": site}
         ask |= {"usd_per_month": usd_per_month, "availability": availability, "pricing": pricing, "owner": owner}
         ask["max_loss_percent"] = quality
-        asked = {"model": own, "request": request, "systems": system or None, **ask, **also(ctx, "plan")}
+        asked = {"model": own, "request": request, "systems": systems or None, **ask, **also(ctx, "plan")}
         result = trnmodel.plan(**asked)
         save(ctx, result, **asked)
         if xlsx is not None:

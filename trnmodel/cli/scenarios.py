@@ -30,7 +30,8 @@ SECTIONS = {  # of a scenario, that hold arguments of these commands
     "goodput": ("job",),
 }
 SCALES = {"mw": 1e6}  # flags in another unit than the argument behind them
-TYPED_AS = {"pricing": ("pricing", "price")}  # arguments that several flags of a command give
+TYPED_AS = {"pricing": ("price",), "site_w": ("mw",)}  # other flags that give an argument
+LOADS = ("users", "requests", "chips", "mw", "usd_per_month")  # flags of a plan, of which one says how much there is
 COLUMNS = (  # of the table of several files, those that the command has
     "system",
     "precision",
@@ -172,7 +173,7 @@ def before(ctx: Any, args: list[str]) -> None:
 def _take(ctx: Any, row: Row) -> None:
     """Make what a scenario states the defaults of a command's parameters; `also` gives the rest to the call."""
     ctx.meta[ROW], ctx.default_map = row, {}
-    for name, value in _stated(ctx.command.name, row).items():
+    for name, value in _stated(ctx, row).items():
         parameter = _parameter(ctx.command, name, value)
         if parameter is not None:
             scaled = value / SCALES[parameter.name] if parameter.name in SCALES else value
@@ -195,10 +196,18 @@ def _parameter(command: Any, name: str, value: Any) -> Any:
     return next((one for one in takers if _several(one) or not isinstance(value, list)), None)
 
 
-def _stated(command: str, row: Row) -> dict[str, Any]:
+def _typed_load(ctx: Any) -> bool:
+    """Return whether a flag says how much there is, which then stands in for all that the file says of it."""
+    loads = {flag for one in ctx.command.params if one.name in LOADS for flag in one.opts}
+    return ctx.command.name == "plan" and any(text.partition("=")[0] in loads for text in ctx.meta[ARGS])
+
+
+def _stated(ctx: Any, row: Row) -> dict[str, Any]:
     """Return what a scenario states of the arguments of a command, by name."""
     from trnmodel.calls import arguments_of
+    from trnmodel.files import layout
 
+    command = str(ctx.command.name)
     scenario, system = row.scenario, row.system
     plain = scenario.stated()
     names = {name for call in CALLS[command] for name in arguments_of(call)} | {"name"}
@@ -213,7 +222,8 @@ def _stated(command: str, row: Row) -> dict[str, Any]:
             held |= getattr(scenario, section)
     if command in ("cost", "plan") and scenario.request and scenario.systems:
         held |= {name: value for name, value in scenario.ask(CALLS[command][0]).items() if name == "pricing"}
-    return held
+    loads = (*layout.LOADS, layout.RATE) if _typed_load(ctx) else ()
+    return {name: value for name, value in held.items() if name not in loads}
 
 
 def also(ctx: typer.Context, call: str, system: str = "") -> dict[str, Any]:
@@ -228,14 +238,14 @@ def also(ctx: typer.Context, call: str, system: str = "") -> dict[str, Any]:
         return {}
     row: Row = ctx.meta[ROW]
     names: Iterable[str] = sections()[STEP] if call == "Mapping" else arguments_of(call)
-    stated = row.scenario.prices.get(system, {}) if system else _stated(str(ctx.command.name), row)
+    stated = row.scenario.prices.get(system, {}) if system else _stated(ctx, row)
     typed = {one.name for one in ctx.command.params if ctx.get_parameter_source(str(one.name)) == COMMANDLINE}
     return {
         name: value
         for name, value in stated.items()
         if name in names
         and not (call == "Mapping" and name in arguments_of("decode_step"))
-        and not typed & {*TYPED_AS.get(name, (name,))}
+        and not typed & {name, ARGUMENTS.get(name), *TYPED_AS.get(name, ())}
         and _parameter(ctx.command, name, value) is None
     }
 

@@ -44,7 +44,6 @@ ARGUMENTS = {
     "max_loss_percent": "quality",
     "message_bytes": "size",
     "output_tokens": "output",
-    "prefill_systems": "prefill_system",
     "prefix_share": "prefix",
     "requests_per_s": "requests",
     "site_w": "mw",

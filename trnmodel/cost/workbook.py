@@ -210,7 +210,7 @@ def write(cost: Cost, path: str | Path, tokens_per_s_per_chip: float = 1000.0) -
     import openpyxl
 
     instance("cost", cost, Cost, "a Cost")
-    file = Path(path)
+    file = Path(instance("path", path, str | Path, "the path of a file"))
     if file.suffix != ".xlsx":
         refuse("path", str(path), 'allowed is a file that ends in ".xlsx"')
     if np.size(cost.require_valid().useful_usd_per_h) > 1:
@@ -224,7 +224,12 @@ def write(cost: Cost, path: str | Path, tokens_per_s_per_chip: float = 1000.0) -
     _put(first, [[*COLUMNS], *map(_cells, inputs.values())])
     at |= _bill(book.create_sheet("Bill"), cost, at)
     _hour(book.create_sheet("Cost"), cost, at)
-    book.save(file)
+    draft = file.with_name(f".{file.name}.draft")
+    try:
+        book.save(draft)
+        draft.replace(file)
+    finally:
+        draft.unlink(missing_ok=True)
     return file
 
 

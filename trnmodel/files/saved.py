@@ -16,6 +16,7 @@ import msgspec
 import trnmodel
 from trnmodel.arguments import instance, refuse
 from trnmodel.catalog import load, untrusted
+from trnmodel.catalog.fleets import fleet
 from trnmodel.catalog.rents import PRICINGS, Rent, own, rent
 from trnmodel.catalog.tables import Key
 from trnmodel.declared import Checked, declare
@@ -26,6 +27,7 @@ from trnmodel.files.rejected import questions, rejected
 from trnmodel.files.scenarios import Scenario, scenario
 from trnmodel.quantities import quantity
 from trnmodel.result import Card, in_sentence, tidy
+from trnmodel.search.capacity import Capacity
 from trnmodel.search.chip_seconds import TokenCost, TokenCostQuestion, cost_line
 from trnmodel.search.pairs import Pair
 from trnmodel.search.plan import Plan
@@ -90,7 +92,7 @@ class Change(NamedTuple):
     def describe(self) -> str:
         """Return the change in words."""
         name, _, of = self.figure.removesuffix("]").partition("[")
-        called = quantity(name, "Choice", "TokenCost")
+        called = quantity(name, "Choice", "TokenCost", "Capacity")
         title = " ".join([in_sentence(called.title or name.replace("_", " ")), *([f"({of})"] if of else [])])
         before, after = (_digits(one) for one in (self.before, self.after))
         unit = f" {called.unit}" if called.unit and self.share is not None else ""
@@ -243,11 +245,21 @@ def save_plan(source: str | Path | Mapping[str, Any] | Scenario, path: str | Pat
         refuse("path", str(target), "allowed is the path of a file that ends in .json")
     _writable(target)
     case = scenario(source)
-    plan = case.plan() if answer is None else instance("answer", answer, Plan, "a Plan")
+    plan = case.plan() if answer is None else _answers(case, instance("answer", answer, Plan, "a Plan"))
     content = _signed(msgspec.to_builtins(_saved(case, plan, target)))
     reasons = target.with_name(f"{target.name.removesuffix('.json')}-rejected.csv")
     _write({reasons: rejected(case, plan).to_csv(index=False), target: content})
     return plan
+
+
+def _answers(case: Scenario, answer: Plan) -> Plan:
+    """Return a plan that answers a scenario; refuse that of another model, or of systems that it does not name."""
+    named = {one.id for one in case.systems}
+    others = [c.system.id for c in answer.choices if named and c.system.id not in named]
+    if answer.model.id != case.model.id or others:
+        what = f"Plan of {answer.model.id} on {', '.join(others or [c.system.id for c in answer.choices])}"
+        refuse("answer", what, f"allowed is the plan of {case.model.id} that the scenario asks for")
+    return answer
 
 
 def _writable(path: Path) -> None:
@@ -281,8 +293,10 @@ def _saved(case: Scenario, plan: Plan, target: Path) -> Saved:
 
 
 def _facts(case: Scenario, plan: Plan, priced: Iterable[Rent]) -> list[FactRow]:
-    """Return the facts that an answer stands on: those of every candidate of the search, and of the prices."""
-    return grounds.facts_of(grounds.specs_in(plan, questions(case, plan), list(priced)))
+    """Return the facts that an answer stands on: those of every candidate of the search, of prices and of failures."""
+    size = plan.capacity
+    sized = [] if size is None or not size.valid else [size.owned, size.energy, fleet()]
+    return grounds.facts_of(grounds.specs_in(plan, questions(case, plan), list(priced), sized))
 
 
 def _model_digest(case: Scenario) -> str:
@@ -302,6 +316,7 @@ def _answer(case: Scenario, plan: Plan) -> tuple[Answer, list[Rent]]:
     figures = {str(name): Figure(float(x)) for name, x in first.items() if isinstance(x, float | int) and x == x}
     figures = {name: one for name, one in figures.items() if name not in ("low", "high", "valid")}
     figures |= {name: _figure(c, name) for name in c.figures()}
+    figures |= _sized(plan.capacity)
     lines = {} if isinstance(c, Pair) or not c.valid else _priced(case, plan)
     for pricing, line in lines.items():
         figures |= {f"{name}[{pricing}]": _figure(line, name) for name in ("usd_per_chip_h", COST)}
@@ -309,9 +324,24 @@ def _answer(case: Scenario, plan: Plan) -> tuple[Answer, list[Rent]]:
 
 
 def _figure(result: Any, name: str) -> Figure:
-    low, high = result.ends(name)
-    numbers = [float(x) for x in (result.figure(name), low, high)]
-    return Figure(*(x if isfinite(x) else None for x in numbers))
+    """Return a figure of a result with the ends of its band."""
+    return _numbers(result.figure(name), *result.ends(name))
+
+
+def _numbers(*numbers: Any) -> Figure:
+    """Return a figure of numbers; what is unknown or endless is None."""
+    return Figure(*(float(x) if isfinite(float(x)) else None for x in numbers))
+
+
+def _sized(size: Capacity | None) -> dict[str, Figure]:
+    """Return the figures of the deployment: instances and spares, watts, lost hours, and the lines of its bill."""
+    if size is None or not size.valid:
+        return {}
+    figures = {f"{name}[deployment]": _figure(size, name) for name in size.figures()}
+    figures |= {f"{name}[deployment]": _numbers(getattr(size, name)) for name in size.UNBANDED}
+    lines = [line for line in size.bill_lines() if line.kind != "hosted" and not line.why]
+    bill = {line.pricing: (line.usd_per_month, line.usd_per_month_low, line.usd_per_month_high) for line in lines}
+    return figures | {f"usd_per_month[{pricing}]": _numbers(*numbers) for pricing, numbers in bill.items()}
 
 
 def _priced(case: Scenario, plan: Plan) -> dict[str, TokenCost]:
@@ -498,7 +528,7 @@ def _changes(before: Answer, after: Answer) -> tuple[Change, ...]:
 
 def _order(change: Change) -> tuple[bool, float, str]:
     """Return what orders changes: throughput of a paid chip and cost of a token first, then the size of the change."""
-    first = change.figure.startswith(("tokens_per_s_per_chip", COST))
+    first = change.figure.startswith(("tokens_per_s_per_chip", COST, "usd_per_month["))
     return not first, -abs(change.share or 0.0), change.figure
 
 

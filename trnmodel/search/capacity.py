@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -15,6 +15,7 @@ from trnmodel.catalog.facilities import Facility
 from trnmodel.catalog.prices import Owner
 from trnmodel.catalog.rents import PRICINGS, Rent, hosted, rent
 from trnmodel.catalog.systems import System
+from trnmodel.catalog.systems import system as read_system
 from trnmodel.cost.tco import PERIOD_H, Cost, tco
 from trnmodel.draws import range_of
 from trnmodel.formulas import latency
@@ -28,7 +29,7 @@ from trnmodel.search.choice import Choice
 from trnmodel.search.price_ties import PricesAsked
 from trnmodel.search.token_cost import owned_rent
 from trnmodel.serving.account import draw_widths
-from trnmodel.steps.request import Request
+from trnmodel.steps.request import Request, one_request
 from trnmodel.units import HOUR, MILLION
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class Demand:
         return bool(self.limit) or self.users is not None or self.availability is not None
 
     def at_rate(self, request: Request) -> Request:
-        """Return the request with the rate of its users, and refuse two sizes.
+        """Return a request with the rate of its users, and refuse two sizes.
 
         Examples
         --------
@@ -80,6 +81,7 @@ class Demand:
         >>> many.at_rate(Request(2048, 500, tokens_per_s_per_user=50)).requests_per_s
         200.0
         """
+        request = one_request("request", request)
         sizes = {name: getattr(self, name) for name in SIZES if getattr(self, name) is not None}
         if request.requests_per_s is not None:
             sizes = {"requests_per_s": request.requests_per_s} | sizes
@@ -92,32 +94,36 @@ class Demand:
             refuse("users", self.users, "users need a promised speed, from which the rate of their requests follows")
         return replace(request, requests_per_s=self.users * request.tokens_per_s_per_user / request.output_tokens)
 
-    def price(self, spec: System) -> Rent:
+    def price(self, system: str | System) -> Rent:
         """Return the price of a chip-hour of a system under the pricing, or the buyer's own."""
-        return PricesAsked(self.pricing, None, self.owner).of(spec)
+        return PricesAsked(self.pricing, None, self.owner).of(read_system(system))
 
-    def most_instances(self, spec: System) -> tuple[float, str]:
+    def most_instances(self, system: str | System) -> tuple[float, str]:
         """Return the whole instances of a system that the limit allows, and why there is none; infinite without one."""
         if not self.limit:
+            read_system(system)
             return np.inf, ""
-        most, (each, unknown) = float(getattr(self, self.limit)), self._each(spec)
+        most, (each, unknown) = float(getattr(self, self.limit)), self.each(system)
         if unknown:
             return 0.0, unknown
         whole = float(np.floor(most / each * (1 + ROUNDING)))
-        return whole, "" if whole >= 1 else f"{self.least(spec)}, more than {self._amount(most)}"
+        return whole, "" if whole >= 1 else f"{self.least(system)}, more than {self._amount(most)}"
 
-    def least(self, spec: System) -> str:
+    def least(self, system: str | System) -> str:
         """Return what one instance takes of the limit, in words; empty where that is not known."""
-        each, unknown = self._each(spec)
-        return "" if unknown else f"one instance takes {self._amount(each)}"
+        each, unknown = self.each(system)
+        return "" if unknown or not self.limit else f"one instance takes {self._amount(each)}"
 
     def _amount(self, amount: float) -> str:
         """Return an amount of what is limited, in words."""
         words = {"chips": "{:,.6g} chips", "site_w": "{:,.6g} W at the site", "usd_per_month": "${:,.0f} per month"}
         return words[self.limit].format(amount)
 
-    def _each(self, spec: System) -> tuple[float, str]:
-        """Return what one instance takes of the limit, and why that is not known."""
+    def each(self, system: str | System) -> tuple[float, str]:
+        """Return what one instance of a system takes of the limit, and why that is not known."""
+        spec = read_system(system)
+        if not self.limit:
+            return 0.0, ""
         if self.limit == "chips":
             return float(spec.chips), ""
         if self.limit == "site_w":
@@ -125,28 +131,6 @@ class Demand:
             return watts, "" if np.isfinite(watts) else "no watts of its chip are known"
         price = self.price(spec)
         return float(price.usd_per_chip_h) * spec.chips * PERIOD_H, price.why
-
-    def smallest(self, specs: Iterable[System]) -> str:
-        """Return the system of which one instance takes least of the limit, in words; empty where none is known."""
-        known = [(self._each(spec)[0], spec) for spec in specs if not self._each(spec)[1]]
-        if not known:
-            return ""
-        spec = min(known, key=lambda one: one[0])[1]
-        return self.least(spec).replace("one instance", f"one {spec.id}")
-
-    def tie_usd_per_chip_h(self, made_per_s_per_chip: float, best_per_s: float) -> float:
-        """Return the price of a chip-hour at which a system without one makes as much of the budget as the best.
-
-        Examples
-        --------
-        >>> from trnmodel.catalog.facilities import facility
-        >>> from trnmodel.catalog.prices import owner
-        >>> budget = Demand(facility=facility("aws-air"), owner=owner("hyperscaler"), usd_per_month=730_500.0)
-        >>> budget.tie_usd_per_chip_h(100.0, 50_000.0)  # 500 chips of 730.5 h
-        2.0
-        """
-        assert self.usd_per_month is not None
-        return self.usd_per_month / (best_per_s / made_per_s_per_chip * PERIOD_H)
 
 
 def provisioned_site_w(spec: System, facility: Facility) -> float:

@@ -27,6 +27,7 @@ from trnmodel.result import Card, tidy
 from trnmodel.search import single as planner
 from trnmodel.search.choice import Choice
 from trnmodel.search.grid import Question, grid
+from trnmodel.search.plan_card import UNIT
 from trnmodel.search.price_ties import PricesAsked, price_tie, ties_in_words
 from trnmodel.serving.account import Times, made_per_chip, planned_requests_per_s
 from trnmodel.steps.request import Request, one_request
@@ -487,8 +488,9 @@ def percent(share: float, sign: str = "") -> str:
 
 def _answer(c: Choice) -> str:
     """Return what a choice makes per paid chip with its band and chance, or how near it comes to the promise."""
-    name = MADE if c.valid else "tokens_per_s_per_user"
-    words = c.in_words(name, quantity(name).unit, str(c.basis))
+    speed = "tokens_per_s_per_user"
+    name, unit = (MADE, UNIT) if c.valid else (speed, quantity(speed).unit)
+    words = c.in_words(name, unit, str(c.basis))
     return f"{'' if c.valid else c.reason + ', at most '}{words}, the promise holds in {percent(c.chance)} of the draws"
 
 

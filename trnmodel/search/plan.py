@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from trnmodel.arguments import MOST_CHIPS, TINY, instance, refuse
 from trnmodel.catalog import systems as catalog_systems
 from trnmodel.catalog.facilities import Facility
@@ -20,6 +22,7 @@ from trnmodel.catalog.stacks import kinds as stacks_of
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.cost import workbook
+from trnmodel.cost.tco import PERIOD_H
 from trnmodel.declared import MODEL, PRECISION, SEVERAL, STACK, Checked, Named, Number, Object, declare
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
@@ -209,7 +212,7 @@ def plan(
     gpus = _gpus(q, demand) if systems is None and efficiencies is None else []
     near = ""
     if beyond and not choices:
-        near = demand.smallest(c.system for c, _ in beyond) if demand.limit else ""
+        near = _smallest(demand, [c.system for c, _ in beyond]) if demand.limit else ""
     elif not choices or not choices[0].valid:
         near = _nearest(q, fitting, efficiencies)
     return Plan(
@@ -260,14 +263,24 @@ def _short_of(demand: Demand, c: Choice) -> str:
     return str(capacity(demand, c).reason)
 
 
+def _smallest(demand: Demand, specs: Iterable[System]) -> str:
+    """Return the system of which one instance takes least of the limit, in words; empty where none is known."""
+    known = [(each, spec) for spec in specs if np.isfinite(each := demand.each(spec)[0])]
+    if not known:
+        return ""
+    spec = min(known, key=lambda one: one[0])[1]
+    return demand.least(spec).replace("one instance", f"one {spec.id}")
+
+
 def _beyond(demand: Demand, c: Choice, why: str, best: Sequence[Choice]) -> str:
     """Return why a choice is not within the limit, and at which price it would tie where it has none."""
-    if demand.limit != "usd_per_month" or not c.valid or not demand.price(c.system).why or not best:
+    if demand.usd_per_month is None or not c.valid or not demand.price(c.system).why or not best:
         return why
     made = capacity(demand, best[0])
     if not made.valid:
         return why
-    tie = demand.tie_usd_per_chip_h(c.tokens_per_s_per_chip, made.tokens_per_s)
+    chips = made.tokens_per_s / c.tokens_per_s_per_chip
+    tie = demand.usd_per_month / (chips * PERIOD_H)
     return f"{why}; it would make as much as {best[0].place} at ${format_digits(tie, 3)} per chip-hour"
 
 
@@ -329,6 +342,7 @@ class Plan(Card):
 
     def merit(self, c: Choice) -> float:
         """Return what orders the choices: tokens/s within the limit of the demand, or of a paid chip without one."""
+        self._own(c)
         return demand_merit(self.demand)(c) if self.demand else c.merit()
 
     @property

@@ -38,7 +38,7 @@ def lines(p: Plan) -> list[str]:
 
 def _runner_up(p: Plan, after: Choice | None) -> list[str]:
     """Return the runner-up and why it loses, with what sets it apart: its mapping on the same system, or its option."""
-    if not after:
+    if not after or after.place in p.same:
         return []
     best = p.choices[0]
     apart = f" with {after.option.id}" if after.option.id != best.option.id else ""

@@ -5,21 +5,39 @@ from __future__ import annotations
 import inspect
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trnmodel.arguments import nearest, refuse, shown
-from trnmodel.declared import Checked, Flag, declare
-from trnmodel.result import alike
+from trnmodel.declared import Checked, Flag, Integer, Text, declare
+from trnmodel.search.tables import (
+    ROWS,
+    Column,
+    Kinds,
+    Piece,
+    Table,
+    checked_path,
+    columns_from,
+    labels_of,
+    piece_of,
+    write,
+)
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     import pandas as pd
 
+T = TypeVar("T")
 MOST_POINTS = 10**8
+HELD = 2**20  # points of a call whose answers are held by this process
+AHEAD = 8  # calls that an executor has at a time, twice, where their answers are not held
 NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 UNNAMED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -70,39 +88,137 @@ def _checked(function: Callable, grid: Mapping[str, Any]) -> None:
         raise ValueError(f"grid: arguments {missing} of {called} are missing")
 
 
-def _flat(name: Any, column: Any, shape: tuple[int, ...]) -> np.ndarray:
-    try:
-        return np.broadcast_to(np.asarray(column), shape).ravel()
-    except ValueError:
-        found = shown(getattr(column, "shape", column))
-    raise ValueError(f"function: {shown(name)} of its answer, {found}, does not fit numbers of the grid in {shape}")
+class Job(NamedTuple):
+    """A call: the function, a value for each category, and the numbers of a part of the grid by name.
+
+    `first` is the row of the grid that its first point is. `apart` is whether the numbers are points by
+    themselves, and not axes that are crossed.
+    """
+
+    function: Callable
+    categories: dict[str, Any]
+    labels: dict[str, Column]
+    numbers: dict[str, NDArray]
+    first: int = 0
+    apart: bool = False
+    bands: bool = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of its points."""
+        sizes = tuple(len(values) for values in self.numbers.values())
+        return sizes[:1] if self.apart else sizes
+
+    @property
+    def axes(self) -> dict[str, NDArray]:
+        """Its numbers as the function takes them."""
+        crossed = self.numbers and not self.apart
+        return dict(zip(self.numbers, np.ix_(*self.numbers.values()), strict=True)) if crossed else self.numbers
+
+    def ask(self) -> Piece:
+        """Call the function, and return its numbers and its answer side by side."""
+        axes, shape = self.axes, self.shape
+        answers = columns_from(self.function(**self.categories, **axes), shape, self.bands)
+        inputs = {name: Column(axis, shape) for name, axis in axes.items()}
+        return piece_of(inputs | answers, math.prod(shape))
+
+    def labelled(self, piece: Piece) -> Piece:
+        """Return what the function answered beside the values of the categories."""
+        return piece._replace(columns=self.labels | piece.columns)
+
+    def screen(self, by: str, sign: float, most: int) -> tuple[NDArray, NDArray]:
+        """Return the best of its points, the first of equal ones first: their values times a sign, and their rows."""
+        answer = columns_from(self.function(**self.categories, **self.axes), self.shape, False)
+        points = math.prod(self.shape)
+        numeric = [name for name, column in answer.items() if column.kind == "number"]
+        if by not in numeric:
+            raise ValueError(f"{WORDS[sign]}: {shown(by)} is no number of the answer; nearest: {nearest(by, numeric)}")
+        value = sign * piece_of(answer, points).columns[by].spread(points)
+        if len(value) != points:
+            raise ValueError(f"{WORDS[sign]}: {len(value)} rows for {points} points of the grid")
+        places = best_of(value, most)
+        return value[places], self.first + places
 
 
-def _columns(result: Any, shape: tuple[int, ...]) -> dict[str, np.ndarray]:
-    if result is None:
-        refuse("function", result, "its answer may be numbers, a mapping of them, or a result with .to_frame()")
-    if hasattr(result, "to_frame"):
-        frame = result.to_frame()
-        return {name: frame[name].to_numpy() for name in frame.columns}
-    outputs = result if isinstance(result, Mapping) else {"value": result}
-    return {name: _flat(name, column, shape) for name, column in outputs.items()}
+WORDS = {1.0: "least", -1.0: "most"}
 
 
-def _one_case(function: Callable, categories: dict[str, Any], numbers: dict[str, np.ndarray]) -> pd.DataFrame:
-    """One call of `function`, its broadcast numbers flattened to rows beside its inputs."""
-    import pandas as pd
+def best_of(values: NDArray, most: int) -> NDArray:
+    """Return the places of the least values in order, the first of equal ones first; NaN has no place.
 
-    axes = dict(zip(numbers, np.ix_(*numbers.values()), strict=True)) if numbers else {}
-    shape = tuple(len(values) for values in numbers.values())
-    outputs = _columns(function(**categories, **axes), shape)
-    rows = max([math.prod(shape), *map(len, outputs.values())])
-    columns = {name: np.broadcast_to(axis, shape).ravel() for name, axis in axes.items()} | outputs
-    for name, column in columns.items():
-        if len(column) not in (1, rows):
-            raise ValueError(f"function: {len(column)} rows of {shown(name)} for {rows} points of the grid")
-        columns[name] = np.broadcast_to(column, rows)
-    labels = {name: getattr(value, "id", getattr(value, "name", value)) for name, value in categories.items()}
-    return pd.DataFrame({name: [label] * rows for name, label in labels.items()} | columns, index=range(rows))
+    Examples
+    --------
+    >>> best_of(np.array([3.0, np.nan, 1.0, 1.0, 2.0]), 3).tolist()
+    [2, 3, 4]
+    """
+    places = np.flatnonzero(~np.isnan(values))
+    if len(places) > most:
+        known = values[places]
+        last = np.partition(known, most - 1)[most - 1]
+        under = known < last
+        under[np.flatnonzero(known == last)[: most - np.count_nonzero(under)]] = True
+        places = places[under]
+    return places[np.argsort(values[places], kind="stable")]
+
+
+def _split(job: Job, most: int) -> Iterator[Job]:
+    """Yield the jobs of parts of a grid, in the order of its rows, each of about so many points at most."""
+    shape, names = job.shape, list(job.numbers)
+    inner = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    axis = next((axis for axis, points in enumerate(inner) if points <= most), 0)
+    if math.prod(shape) <= most:
+        yield job
+        return
+    size = max(most // inner[axis], 1)
+    outer = itertools.product(*map(range, shape[:axis]))
+    for row, (place, start) in enumerate(itertools.product(outer, range(0, shape[axis], size))):
+        cuts = [*(slice(i, i + 1) for i in place), slice(start, start + size)]
+        part = {name: job.numbers[name][cut] for name, cut in zip(names, cuts, strict=False)}
+        before = (row // -(-shape[axis] // size) * shape[axis] + start) * inner[axis]
+        yield job._replace(numbers=job.numbers | part, first=job.first + before)
+
+
+def _answers(executor: Any, ask: Callable[[Job], Any], jobs: Iterable[Job], all_at_once: bool) -> Iterator[Any]:
+    """Yield the answers of jobs in their order; an executor has a few of them at a time, unless all are to be held."""
+    jobs = [job._replace(labels={}) for job in jobs]  # labels stay here, since what travels is another object
+    if executor is None:
+        yield from map(ask, jobs)
+    elif all_at_once:
+        yield from executor.map(ask, jobs)
+    else:
+        waiting = deque[Iterable]()
+        rest = iter(jobs)
+        while some := list(itertools.islice(rest, AHEAD)):
+            waiting.append(executor.map(ask, some))
+            if len(waiting) > 1:
+                yield from waiting.popleft()
+        for answers in waiting:
+            yield from answers
+
+
+def _best(jobs: list[Job], executor: Any, by: str, sign: float, most: int, progress: bool) -> NDArray:
+    """Return the rows of the grid that have the least, or the most, of a number of the answer, the best first."""
+    ask = partial(Job.screen, by=by, sign=sign, most=most)
+    values, rows = np.empty(0), np.empty(0, dtype=int)
+    answers = _answers(executor, ask, jobs, all_at_once=False)
+    for value, row in _with_bar(answers, len(jobs), progress):
+        values, rows = np.concatenate([values, value]), np.concatenate([rows, row])
+        places = best_of(values, most)
+        values, rows = values[places], rows[places]
+    return rows
+
+
+def _at_rows(whole: list[Job], rows: NDArray) -> tuple[list[Job], NDArray]:
+    """Return the jobs of some rows of the grid, case by case, and the place of each row among their answers."""
+    shape = whole[0].shape
+    case, place = np.divmod(rows, math.prod(shape))
+    order = np.argsort(case, kind="stable")
+    jobs = []
+    for one in np.unique(case):
+        at = np.unravel_index(place[case == one], shape) if shape else ()
+        numbers = {name: values[i] for (name, values), i in zip(whole[one].numbers.items(), at, strict=True)}
+        jobs.append(whole[one]._replace(numbers=numbers, apart=True))
+    return jobs, np.argsort(order, kind="stable")
 
 
 @declare(
@@ -112,6 +228,11 @@ def _one_case(function: Callable, categories: dict[str, Any], numbers: dict[str,
     executor=Checked("an executor with .map, such as those of concurrent.futures", {}),
     progress=Flag(),
     mixed=Flag(),
+    to=Checked("the path of a .parquet file", {"type": "string"}),
+    least=Text(),
+    most=Text(),
+    rows=Integer(1, MOST_POINTS),
+    bands=Flag(),
 )
 def sweep(
     function: Callable,
@@ -119,7 +240,13 @@ def sweep(
     executor: Executor | None = None,
     progress: bool = True,
     mixed: bool = False,
-) -> pd.DataFrame:
+    *,
+    to: str | Path | None = None,
+    least: str | None = None,
+    most: str | None = None,
+    rows: int = 1000,
+    bands: bool = False,
+) -> pd.DataFrame | Path:
     """Call a model over a grid and return a tidy table: one row a case, inputs beside outputs.
 
     Parameters
@@ -131,22 +258,41 @@ def sweep(
         Argument name to value or values. Numbers span broadcast axes of a single call; anything else (names, objects,
         yes and no) is a category, and every combination of categories is one call. At most 10^8 points. [-]
     executor : concurrent.futures.Executor, optional
-        Runs the calls; any executor with `.map` serves. Default: this thread. [-]
+        Runs the calls, each for a part of the grid: threads, processes, or a cluster, such as that of a Dask client by
+        its `get_executor()`; any executor with `.map` serves. Default: this thread. [-]
     progress : bool
         Show a bar over the calls. [-]
     mixed : bool
         Whether systems may stand beside each other on different kinds of stack, such as an ideal and a public one. [-]
+    to : str or pathlib.Path, optional
+        A Parquet file that takes the rows as they are computed, in little memory; needs the extra `parquet`. The file
+        is there when all rows are in it. [-]
+    least, most : str, optional
+        A number of the answer; the table then has only the `rows` points with the least or the most of it, the best
+        first, and no point without it. The others are not held in memory. [-]
+    rows : int
+        How many points `least` or `most` leaves. [-]
+    bands : bool
+        Whether results show the ends of their interval, as of `.to_frame(bands=True)`; with `least` or `most` they are
+        computed for the points that are left. [-]
 
     Returns
     -------
-    table : pandas.DataFrame
-        Row order is that of the grid: categories outermost, the last number fastest.
+    table : pandas.DataFrame or pathlib.Path
+        Row order is that of the grid: categories outermost, the last number fastest. Text is categorical. With `to`,
+        the path of the file.
 
     Raises
     ------
     ValueError
         The grid does not name the arguments of the function, has no values or too many, or an answer does not fit it;
-        its systems are on different kinds of stack.
+        its systems are on different kinds of stack; the file cannot be written there.
+
+    Notes
+    -----
+    Without an executor, a file and a limit of rows, every combination of categories is a single call. Otherwise a call
+    has up to 65,536 points, so that a function has to answer each point by itself, as all of this library do. Processes
+    and clusters need a function that can be pickled, such as one of a module.
 
     Examples
     --------
@@ -155,19 +301,62 @@ def sweep(
     >>> sweep(rate, {"chip": ["a", "b"], "intensity": [1.0, 3.0]}, progress=False).doubled.tolist()
     [2.0, 6.0, 2.0, 6.0]
     """
-    import pandas as pd
-    from tqdm.auto import tqdm
-
     _checked(function, grid)
     if isinstance(executor, type) or not (executor is None or callable(getattr(executor, "map", None))):
         refuse("executor", executor, "allowed is an executor with .map, such as those of concurrent.futures")
+    if least is not None and most is not None:
+        refuse("most", most, "allowed is one of least and most")
+    path = None if to is None else checked_path(to)
+    whole, ordered = _jobs(function, grid, bands)
+    by, sign = (most, -1.0) if least is None else (least, 1.0)
+    points = len(whole) * math.prod(whole[0].shape)
+    held = executor is None and path is None and by is None
+    jobs = [part for job in whole for part in _split(job, HELD if held else ROWS)]
+    if by is None:
+        answers = _answers(executor, Job.ask, jobs, all_at_once=path is None)
+        labelled = map(Job.labelled, jobs, _with_bar(answers, len(jobs), progress))
+        pieces = Kinds(mixed).passed(labelled)
+        return _table(pieces, points, ordered) if path is None else write(pieces, path)
+    found = _best(jobs, executor, by, sign, rows, progress)
+    table = _rows_of(whole, found, ordered, mixed)
+    return table if path is None else write([piece_of(columns_from(table, (), False), len(table))], path)
+
+
+def _table(pieces: Iterable[Piece], rows: int, ordered: list[str]) -> pd.DataFrame:
+    """Return pieces, of so many rows together, as one table."""
+    table = Table(rows)
+    for piece in pieces:
+        table.add(piece)
+    return table.frame(ordered)
+
+
+def _with_bar(answers: Iterable[T], total: int, progress: bool) -> Iterable[T]:
+    """Return answers with a bar that counts them."""
+    from tqdm.auto import tqdm
+
+    return tqdm(answers, total=total, disable=not progress, leave=False)
+
+
+def _jobs(function: Callable, grid: Mapping[str, Any], bands: bool) -> tuple[list[Job], list[str]]:
+    """Return a job for each combination of categories, and the names of these."""
     numbers = {name: np.atleast_1d(values) for name, values in grid.items() if _is_numeric(values)}
     lists = {name: _listed(name, values) for name, values in grid.items() if name not in numbers}
     points = math.prod(map(len, numbers.values())) * math.prod(map(len, lists.values()))
     if points > MOST_POINTS:
         raise ValueError(f"grid: {points} points; allowed are up to {MOST_POINTS}")
-    cases = [dict(zip(lists, combination, strict=True)) for combination in itertools.product(*lists.values())]
-    run = map if executor is None else executor.map
-    frames = run(_one_case, itertools.repeat(function), cases, itertools.repeat(numbers))
-    table = pd.concat(tqdm(frames, total=len(cases), disable=not progress, leave=False), ignore_index=True)
-    return alike(table, mixed)
+    labels = {name: labels_of(values) for name, values in lists.items()}
+    each = math.prod(map(len, numbers.values()))
+    jobs = []
+    for i, places in enumerate(itertools.product(*(range(len(values)) for values in lists.values()))):
+        at = dict(zip(lists, places, strict=True))
+        categories = {name: lists[name][place] for name, place in at.items()}
+        marks = {name: labels[name][place] for name, place in at.items()}
+        jobs.append(Job(function, categories, marks, numbers, i * each, bands=bands))
+    return jobs, list(lists)
+
+
+def _rows_of(whole: list[Job], rows: NDArray, ordered: list[str], mixed: bool) -> pd.DataFrame:
+    """Return the table of some rows of the grid in their order; without rows, its columns alone."""
+    jobs, places = _at_rows(whole, rows if rows.size else np.zeros(1, dtype=int))
+    table = _table(Kinds(mixed).passed(job.labelled(job.ask()) for job in jobs), max(rows.size, 1), ordered)
+    return table.iloc[places if rows.size else []].reset_index(drop=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping as Lines
 from dataclasses import dataclass, field
+from functools import partial, reduce
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
@@ -15,7 +16,7 @@ from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
 from trnmodel.models.transformer import Transformer
-from trnmodel.result import Basis, Judged
+from trnmodel.result import Basis, Judged, Result, Texts
 from trnmodel.steps.assemble import Line, Message
 from trnmodel.steps.ends import COST_CONSTANTS
 from trnmodel.steps.legal import RULES
@@ -49,6 +50,7 @@ class Step(Judged):
         *("batch", "tokens", "compiled_tokens"),
     )
     PARTS: ClassVar[tuple[str, ...]] = ("load",)
+    ON_DEMAND: ClassVar[tuple[str, ...]] = (*Judged.ON_DEMAND, "messages")
 
     model: Transformer
     system: System | Chip
@@ -121,31 +123,56 @@ class Step(Judged):
         Blocks of a static graph hold the worst distribution; few tokens that fill one are then more work than all
         experts would be, and cost less in chunks that fill none. Empty for a model without experts.
         """
-        return self.question.experts()
+        return self.question.experts().each
 
     @property
     def lower_s(self) -> NDArray:
         """Time where everything overlaps [s]."""
-        return np.maximum(np.maximum(self.compute_s, self.memory_s), self.network_s) + self.overhead_s
+        longest = _onto(np.maximum, np.maximum(self.compute_s, self.memory_s), self.network_s)
+        return _onto(np.add, longest, self.overhead_s)
 
     @property
     def upper_s(self) -> NDArray:
         """Time where nothing overlaps [s]."""
-        return self.compute_s + self.memory_s + (self.network_s + self.overhead_s)
+        return _onto(np.add, self.compute_s + self.memory_s, self.network_s + self.overhead_s)
 
     @property
     def measured_share(self) -> NDArray:
         """Share of its time, resource by resource, that rests on constants fitted to rows of its chip."""
-        return (
-            sum((getattr(self, f"{name}_s") for name in self.question.fitted_resources()), np.zeros(())) / self.upper_s
-        )
+        return self._fitted_s() / self.upper_s
+
+    def _fitted_s(self) -> NDArray:
+        """Return the times of the resources whose constants were fitted to rows of the chip, added up [s]."""
+        times = (getattr(self, f"{name}_s") for name in self.question.fitted_resources())
+        return reduce(partial(_onto, np.add), times, np.zeros(()))
 
     @property
     def bound(self) -> NDArray | str:
         """The resource that takes longest by itself; empty for a point that cannot exist."""
-        times = np.stack(np.broadcast_arrays(self.compute_s, self.memory_s, self.network_s, self.overhead_s))
-        names = np.asarray([*RESOURCES, ""], dtype=object)
-        return names[np.where(np.isnan(times).any(axis=0), len(RESOURCES), times.argmax(axis=0))]
+        return self._bound().each
+
+    def _bound(self) -> Texts:
+        """Return the resource that takes longest by itself, the first of several, as a place in a list."""
+        times = np.broadcast_arrays(*(getattr(self, f"{name}_s") for name in RESOURCES))
+        most, place = np.array(times[0]), np.zeros(np.shape(times[0]), dtype=np.int8)
+        for i, time_s in enumerate(times[1:], 1):
+            np.putmask(place, time_s > most, i)
+            np.maximum(most, time_s, out=most)  # NaN where any is
+        np.putmask(place, np.isnan(most), len(RESOURCES))
+        return Texts(place, (*RESOURCES, ""))
+
+    def _coded(self) -> dict[str, Any]:
+        """Return columns of few texts, and those that are made together."""
+        word, reason = self.question.judgement()
+        columns = {"basis": word, "basis_reason": reason, "experts": self.question.experts(), "bound": self._bound()}
+        upper_s = self.upper_s
+        return Result._coded(self) | columns | {"upper_s": upper_s, "measured_share": self._fitted_s() / upper_s}
+
+
+def _onto(combine: Any, x: Any, y: Any) -> NDArray:
+    """Return two arrays combined, in the place of the first one, which nobody else has, where the answer fits."""
+    whole = isinstance(x, np.ndarray) and x.ndim and x.shape == np.broadcast_shapes(x.shape, np.shape(y))
+    return combine(x, y, out=x) if whole else combine(x, y)
 
 
 DOMINANT = 0.5

@@ -13,14 +13,14 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.bands import Reach, joined, ranged, stack_basis, stack_reach
+from trnmodel.bands import Judgement, Reach, joined, ranged, stack_basis, stack_judgement, stack_reach
 from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.catalog.stacks import Efficiencies, fitted_resources
 from trnmodel.formulas.bands import joint_width
 from trnmodel.formulas.step import left_in_bank_bytes
 from trnmodel.models.blocks import Phase
 from trnmodel.models.transformer import Transformer
-from trnmodel.result import Basis
+from trnmodel.result import Basis, Texts
 from trnmodel.steps.assemble import (
     EXPERT_EXECUTIONS,
     Line,
@@ -173,6 +173,10 @@ class InferenceQuestion:
         """Return word, reason and width of each point, by the rows of a part of what was measured."""
         return stack_basis(*self.place(part))
 
+    def judgement(self) -> Judgement:
+        """Return word and reason of each point as places in lists."""
+        return stack_judgement(*self.place())
+
     def widths(self, part: str = "") -> Widths:
         """Half-widths below and above of the figure's logarithm: its rows', and outside of them the stack's ranges."""
         if part not in self.saved_widths:
@@ -313,10 +317,11 @@ class StepQuestion(InferenceQuestion):
         question = self.everywhere
         return lines_of(question.setting, question.step_work().work)
 
-    def experts(self) -> NDArray | str:
+    def experts(self) -> Texts:
         """Return how experts run at each point, a text of `EXPERT_EXECUTIONS`."""
-        executed = self.everywhere.step_work().work.expert_execution
-        return np.asarray(EXPERT_EXECUTIONS, dtype=object)[np.asarray(executed, dtype=int)]
+        if not self.setting.outline.experts:
+            return Texts(np.zeros((), dtype=int), EXPERT_EXECUTIONS[:1])
+        return Texts(np.asarray(self.everywhere.step_work().work.expert_execution, dtype=int), EXPERT_EXECUTIONS)
 
     def fitted_resources(self) -> tuple[str, ...]:
         """Return the resources whose constants were fitted to rows of the chip."""

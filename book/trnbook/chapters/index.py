@@ -142,7 +142,7 @@ def questions(
 
     def line(model: str, pace: float, *systems: str) -> str:
         tokens = f"--in {lengths['input_tokens']} --out {lengths['output_tokens']}"
-        where = "".join(f" --system {name}" for name in systems)
+        where = f" --systems {','.join(systems)}" if systems else ""
         return f"trnmodel plan {shlex.quote(model)} --speed {pace:g} {tokens}{where}"
 
     best, rivals = planned(dense, speed), (LARGEST["trainium3"], *RIVALS)

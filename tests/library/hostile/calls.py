@@ -389,7 +389,7 @@ def _roots() -> Iterator[Call]:
         "doors",
         "tm.sweep",
         "function=rate, grid={'x': [1.0, 2.0]}, progress=False",
-        "callable: function; grid: grid; executor: executor",
+        "callable: function; grid: grid; executor: executor; choice: to",
     )
     yield from (*_searches(), *_files())
     yield _call("doors", "tm.fleet", "name='llama-3-h100'", also={"name": ("fleet",)})

@@ -37,11 +37,12 @@ Reached = dict[type, str]
 
 
 def roots() -> Iterator[str]:
-    """The code of every public call with arguments that work, and of two results that no such call gives."""
+    """The code of every public call with arguments that work, and of three results that no such call gives."""
     for call in calls():
         if not call.code.startswith(LEFT):
             yield f"{call.code}({', '.join(f'{name}={code}' for name, code in call.base.items())})"
     yield "tm.Precision()"
+    yield "tm.plan('llama-3.2-1b', tm.Request(512, 64, 20.0), 'trn2.48xlarge', users=10.0).capacity"
 
 
 def ours(value: Any) -> bool:
@@ -136,14 +137,12 @@ METHODS: dict[str, tuple[str, str]] = {
     "Plan.to_data": ("", ""),
     "Plan.to_workbook": ("path='/dev/null/x.xlsx'", "text: path"),
     "Demand.at_rate": ("", "object: request"),
-    "Demand.price": ("", "object: spec"),
-    "Demand.most_instances": ("", "object: spec"),
-    "Demand.least": ("", "object: spec"),
-    "Demand.smallest": ("", "object: specs"),
-    "Demand.tie_usd_per_chip_h": (
-        "made_per_s_per_chip=1.0, best_per_s=2.0",
-        "positive: made_per_s_per_chip best_per_s",
-    ),
+    "Demand.price": ("", "object: system"),
+    "Demand.most_instances": ("", "object: system"),
+    "Demand.least": ("", "object: system"),
+    "Demand.each": ("", "object: system"),
+    "Support.to_frame": ("", ""),
+    "Quality.to_frame": ("", ""),
     "Quality.exceeds": ("limit=2.0", "one: limit"),
     "Check.to_frame": ("", ""),
     "Scenario.ask": ("call='plan'", "choice: call"),

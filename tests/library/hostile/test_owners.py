@@ -1,6 +1,7 @@
 """A result knows its system, model and job: no call that takes a result combines it with those of another."""
 
 from functools import cache
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -29,6 +30,13 @@ def step(system=RACK, model=SMALL):
 @cache
 def run(system=OTHER, model=SMALL, chips=8):
     return tm.train_run(model, system, chips=chips, **TRAIN)
+
+
+def saved(answer):
+    """Save a plan of the rack and the small model in a folder that is removed."""
+    request = {"input_tokens": 512, "output_tokens": 64, "tokens_per_s_per_user": 20.0}
+    with TemporaryDirectory() as folder:
+        return tm.save_plan({"model": SMALL, "systems": RACK, "request": request}, f"{folder}/plan.json", answer)
 
 
 # What gives a result: of a system and a model.
@@ -83,6 +91,10 @@ TAKES = {
     "renter_usd(pricing=)": ("Rent", OTHER, False, lambda one: run().renter_usd(one)),
     "energy": ("Step Serving", RACK, False, tm.energy),
     "plan.reason": ("", RACK, False, lambda one: tm.plan(SMALL, ASK, RACK).reason(one)),
+    "plan.merit": ("", RACK, False, lambda one: tm.plan(SMALL, ASK, RACK).merit(one)),
+    "plan.capacity_of": ("", RACK, False, lambda one: tm.plan(SMALL, ASK, RACK).capacity_of(one)),
+    "plan(pricing=)": ("Rent", RACK, False, lambda one: tm.plan(SMALL, ASK, RACK, pricing=one).capacity),
+    "save_plan(answer=)": ("Plan", RACK, True, lambda one: saved(one)),
 }
 FREE = ("energy",)  # takes a step or a server of any system: there is nothing else that it could differ from
 
@@ -148,6 +160,10 @@ def test_every_call_that_takes_a_result_is_among_the_pairs():
         ("renter_usd", "pricing"),
         ("energy", "step"),
         ("reason", "c"),
+        ("merit", "c"),
+        ("capacity_of", "c"),
+        ("plan", "pricing"),
+        ("save_plan", "answer"),
     }
 
 
