@@ -119,8 +119,9 @@ class Serving(Judged):
 
     Without a rate, the band of what the load decides is that of a plan's `Choice`: a range over the common draws, in
     which the number of slots adapts, as it would be chosen anew if the software turned out faster or slower. A
-    `max_batch` below the number that makes most is a limit in the draws too. With a rate, load and replicas are stated:
-    rates have no band, and times have that of their steps.
+    `max_batch` below the number that makes most is a limit in the draws too; with one above it the band reaches up to
+    what fewer slots make. With a rate, load and replicas are stated: rates have no band, and times have that of their
+    steps.
     """
 
     REASONS: ClassVar[tuple[str, ...]] = SERVE_REASONS

@@ -1,4 +1,4 @@
-"""One request has one answer: plan, server, bill, joules, frontier and sweep agree at the same mapping and load.
+"""One request has one answer and one band: plan, server, bill, joules, frontier and sweep agree at a mapping and load.
 
 500 questions are drawn with a fixed seed over every system, dense models, models with experts and hybrids, with and
 without drafts and cached prefixes. Nothing here is computed by the function that it is compared with.
