@@ -376,3 +376,15 @@ def test_bands_of_many_servers_are_those_of_each(monkeypatch, points, at_once):
             expected = pytest.approx(tuple(map(float, one.ends(name))), rel=1e-9, nan_ok=True)
             assert (low[i, j], high[i, j]) == expected, (name, i, j)
             assert np.isnan(low[i, j]) == (j == 2)
+
+
+def test_a_server_that_runs_has_a_band_where_a_plan_has_no_room():
+    """Steps and prompts fit by themselves, cache and prompts together at no batch: the draws keep its own slots."""
+    ask = {"model": "llama-3.1-8b", "efficiencies": "ideal", "mapping": tm.Mapping(ep=1)}
+    prompt = tm.prefill(**ask, system=CHIP, input_tokens=1000, max_context=1500)
+    fit = tm.memory_fit(**ask, system=CHIP, batch=1, context=1500, input_tokens=1000)
+    assert prompt.memory_bytes_per_rank < fit.total_bytes
+    between = float(prompt.memory_bytes_per_rank + fit.total_bytes) / 2
+    found = tm.serve(**ask, request=tm.Request(**REQUEST), system=replace(CHIP, hbm_bytes=between), max_batch=1)
+    assert found.valid
+    assert found.ends("tokens_per_s_per_chip") == pytest.approx((found.tokens_per_s_per_chip,) * 2)
