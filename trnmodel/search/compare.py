@@ -27,7 +27,7 @@ from trnmodel.result import Card, tidy
 from trnmodel.search import single as planner
 from trnmodel.search.choice import Choice
 from trnmodel.search.grid import Question, grid
-from trnmodel.search.plan_card import UNIT
+from trnmodel.search.plan_card import UNIT, documented, one_constant
 from trnmodel.search.price_ties import PricesAsked, price_tie, ties_in_words
 from trnmodel.serving.account import Times, made_per_chip, planned_requests_per_s
 from trnmodel.steps.request import Request, one_request
@@ -330,7 +330,9 @@ class Comparison(Card):
         lines += flips_in_words(self.flips)
         if len(self.questions) > 1 and not self.flips:
             lines.append("no promised speed changes the order of the leader and the others")
-        return [*lines, *(f"{name}: {why}" for name, why in self.refused.items())]
+        warnings = [f"{c.system.id}: {line}" for c in self.lines for line in (*documented(c), *one_constant(c))]
+        refused = [f"{name}: {why}" for name, why in self.refused.items()]
+        return [*lines, *dict.fromkeys(warnings), *refused]
 
     def _described(self, speed: float | None) -> list[str]:
         """Return the lines of one speed: the leader, the shares of the draws, and the others."""
@@ -339,7 +341,9 @@ class Comparison(Card):
         if not some:
             return [f"{where}: the model fits on no system"]
         first, lead = some[0], self.leads[speed]
-        head = f"{where}: {first.system.id} leads with" if first.valid else f"{where}: no system keeps the promise:"
+        verb = "ties for the lead" if self.ties[speed] else "leads"
+        head = f"{where}: {first.system.id} {verb} with"
+        head = head if first.valid else f"{where}: no system keeps the promise as predicted:"
         lines = [f"{head} {_answer(first)}", f"  {first.mapping}; first token after {first.in_words('ttft_s', 's')}"]
         lines.append(f"  draws: {_sure(lead, [c.system.id for c in some])}")
         if self.ties[speed]:

@@ -303,7 +303,21 @@ def _gpus(q: Search, demand: Demand) -> list[Choice]:
     tops = [points[0] for spec in specs if (points := points_of(q, spec, options_for(q, spec, None)))]
     within, _ = _within(demand, [chosen(top) for top in tops if top.rank[0]])
     merit = demand_merit(demand)
-    return sorted(within, key=lambda c: (not c.valid, -merit(c)))
+    return _cheapest_first(demand, sorted(within, key=lambda c: (not c.valid, -merit(c))), merit)
+
+
+def _cheapest_first(demand: Demand | None, some: list[Choice], merit: Callable[[Choice], float]) -> list[Choice]:
+    """Return choices of which those that tie with the first are in the order of their rent, then of their instances."""
+    tied = [c for c in some if same(c, some[0], merit) and c.valid]
+    if demand is None or len(tied) < 2 or isinstance(some[0], Pair):
+        return some
+
+    def bill(c: Choice) -> tuple[float, float]:
+        one = capacity(demand, c)
+        usd = one.usd_per_month
+        return (np.inf if np.isnan(usd) else float(f"{usd:.2g}")), one.instances
+
+    return [*sorted(tied, key=bill), *(c for c in some if not any(c is one for one in tied))]
 
 
 def _pairs(q: Search, specs: list[System], efficiencies: Any, prefill_systems: Any) -> dict[str, Pair | str]:
@@ -359,8 +373,12 @@ class Plan(Card):
 
     @property
     def for_rent(self) -> Choice | None:
-        """The best choice that keeps the promises on a system that can be rented today; None where there is none."""
-        return next((c for c in self.choices if c.valid and all(one.status == RENTED for one in c.systems)), None)
+        """The best choice that keeps the promises on a system that can be rented today; None where there is none.
+
+        Of those that tie the one with the lowest rent comes first, then the one with the fewest instances.
+        """
+        some = [c for c in self.choices if c.valid and all(one.status == RENTED for one in c.systems)]
+        return _cheapest_first(self.demand, some, self.merit)[0] if some else None
 
     def _own(self, c: Any) -> Choice:
         """Return a choice of this plan; refuse any other."""

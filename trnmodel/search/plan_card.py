@@ -164,14 +164,14 @@ def _listed(names: Sequence[str]) -> str:
 
 def _short_reasons(p: Plan) -> dict[str, str]:
     """Return how far behind the best each system is, without those that tie with it."""
-    behind = {c.place: _behind(c, p.choices[0]) for c in p.choices[1:] if c.place not in p.same}
+    behind = {c.place: _behind(p, c) for c in p.choices[1:] if c.place not in p.same}
     return behind | dict(p.refused)
 
 
-def _behind(c: Choice, best: Choice) -> str:
+def _behind(p: Plan, c: Choice) -> str:
     """Return how far a choice is behind the best, or from the promise."""
     if c.valid:
-        return f"{1 - c.merit() / best.merit():.0%} less".replace("%", " %")
+        return f"{1 - p.merit(c) / p.merit(p.choices[0]):.0%} less".replace("%", " %")
     if c.reason == TOO_LATE:
         return f"first token after {format_quantity(c.ttft_s, 's', 2)} at the least"
     return f"too slow, {format_digits(c.tokens_per_s_per_user, 2)} {SPEEDS} per user at most"
