@@ -25,6 +25,7 @@ _HOMES = {  # module that defines public names, with these names
     "trnmodel.calls": ("schema",),
     # S
     "trnmodel.files.saved": ("Check", "check", "save_plan"),
+    "trnmodel.files.scenario_table": ("scenario_table",),
     "trnmodel.files.scenarios": ("Scenario", "scenario"),
     "trnmodel.evidence.fit": ("calibrate",),
     "trnmodel.cost.tco": ("Cost", "tco"),

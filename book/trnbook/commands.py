@@ -43,6 +43,14 @@ def run(
     ],
     parameter: Annotated[list[str], typer.Option("-p", "--parameter", metavar="NAME=VALUE")] = [],  # noqa: B006
     file: Annotated[Path | None, typer.Option("-f", "--file", help="YAML mapping of parameters; -p wins.")] = None,
+    scenario: Annotated[
+        list[str],
+        typer.Option(
+            metavar="FILE",
+            help="Scenario whose model, systems, request and prices the parameters take; -f and -p win. Several times "
+            "for several reports, each in a folder named after its file.",
+        ),
+    ] = [],  # noqa: B006
     out_dir: OutDir = "reports",
     page: Annotated[bool, typer.Option(help="Make an HTML page of it too.")] = True,
 ) -> None:
@@ -54,19 +62,44 @@ def run(
     """
     with plain_errors():
         folder = _folder(out_dir)
-        parameters = (report.read_parameters(file) if file else {}) | _pairs(parameter)
-        report.check_parameters(chapter, parameters)
-        with report.claimed(folder):
-            if page:
-                report.require_place(folder / chapter)
-            for outcome in report.run([chapter], parameters, folder):
-                say(f"{outcome.path}{'' if outcome.ran else ' (up to date)'}")
-                if outcome.replaced:
-                    former = ", ".join(f"{name} = {value!r}" for name, value in outcome.replaced.items())
-                    say(f"it replaces a report with {former}; -o FOLDER keeps both", error=True)
-                html = report.build_page(outcome.path) if page else None
-                if html:
-                    say(html)
+        typed = (report.read_parameters(file) if file else {}) | _pairs(parameter)
+        asked = {place: values | typed for place, values in _stated(chapter, scenario, folder).items()}
+        for values in asked.values():
+            checked = report.check_parameters(chapter, values)
+            if len(asked) > 1:
+                report.check_answers(chapter, checked)
+        for place, values in asked.items():
+            _report(chapter, values, place, page)
+
+
+def _stated(chapter: str, files: list[str], folder: Path) -> dict[Path, dict[str, object]]:
+    """Return what scenarios state of the parameters of a chapter, by the folder of each report; say what each takes."""
+    if not files:
+        return {folder: {}}
+    from trnbook.report import scenarios  # which loads the library
+
+    stated: dict[Path, dict[str, object]] = {}
+    for path, place in scenarios.folders(files, folder).items():
+        taken = scenarios.parameters_of(scenarios.read(path), chapter)
+        unused = f"; the chapter does not use {', '.join(taken.unused)}" if taken.unused else ""
+        say(f"{path}: the chapter takes {', '.join(taken.parameters)}{unused}", error=True)
+        stated[place] = taken.parameters
+    return stated
+
+
+def _report(chapter: str, parameters: dict[str, object], folder: Path, page: bool) -> None:
+    """Execute a chapter into a folder, and say where the report lies."""
+    with report.claimed(folder):
+        if page:
+            report.require_place(folder / chapter)
+        for outcome in report.run([chapter], parameters, folder):
+            say(f"{outcome.path}{'' if outcome.ran else ' (up to date)'}")
+            if outcome.replaced:
+                former = ", ".join(f"{name} = {value!r}" for name, value in outcome.replaced.items())
+                say(f"it replaces a report with {former}; -o FOLDER keeps both", error=True)
+            html = report.build_page(outcome.path) if page else None
+            if html:
+                say(html)
 
 
 def list_chapters() -> None:

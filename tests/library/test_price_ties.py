@@ -118,7 +118,14 @@ def test_one_system_alone_ties_with_nothing():
 FIGURES = dict.fromkeys(PriceTie._fields, np.nan)
 TIE = PriceTie(
     **FIGURES
-    | {"system": "a", "against": "b", "pricing": "spot", "rent_reason": "", "owned_reason": ""}
+    | {
+        "system": "a",
+        "against": "b",
+        "pricing": "spot",
+        "against_pricing": "spot",
+        "rent_reason": "",
+        "owned_reason": "",
+    }
     | {"usd_per_chip_h": 2.0, "against_usd_per_chip_h": 5.0, "part": "chip_usd", "part_usd": 6000.0}
     | {"break_even_usd_per_chip_h": 3.0, "break_even_usd_per_chip_h_low": 1.0, "break_even_usd_per_chip_h_high": 9.0}
     | {"break_even_usd": 700.0, "break_even_usd_low": -50.0, "break_even_usd_high": 8000.0}

@@ -46,7 +46,10 @@ Out = Annotated[float, typer.Option("--out", help="Tokens of an answer.", **NUMB
 Batch = Annotated[float, typer.Option(**NUMBER)]
 Context = Annotated[float, typer.Option(**NUMBER)]
 Speed = Annotated[
-    float, typer.Option(help="Tokens/s that each user gets at least, prompts of others counted.", **NUMBER)
+    float | None,
+    typer.Option(
+        help="Tokens/s that each user gets at least, prompts of others counted; default no promise.", **NUMBER
+    ),
 ]
 Ttft = Annotated[float | None, typer.Option(help="Longest time to the first token, in seconds.", **NUMBER)]
 Percentile = Annotated[
@@ -135,9 +138,9 @@ def _print(ctx: typer.Context, line: str, frame: Any, as_json: bool, results: It
 def plan(
     ctx: typer.Context,
     model: Model,
-    speed: Speed,
     prompt: In,
     output: Out,
+    speed: Speed = None,
     ttft: Ttft = None,
     percentile: Percentile = 99.0,
     prefix: Prefix = 0.0,
@@ -222,17 +225,17 @@ def compare(
         list[str],
         typer.Argument(metavar="SYSTEM...", help="Systems that stand beside each other.", **_name("system")),
     ],
+    prompt: In,
+    output: Out,
     speed: Annotated[
         list[float],
         typer.Option(
-            help="Tokens/s that each user gets at least: one, or several with commas.",
+            help="Tokens/s that each user gets at least: one, or several with commas; default no promise.",
             parser=str,
             callback=terminal.numbers,
             metavar="NUMBER,...",
         ),
-    ],
-    prompt: In,
-    output: Out,
+    ] = [],  # noqa: B006
     ttft: Ttft = None,
     percentile: Percentile = 99.0,
     prefix: Prefix = 0.0,
@@ -252,9 +255,14 @@ def compare(
     """Put systems side by side for one request: who leads, how sure that is, where order and prices tie."""
     with plain_errors(ctx, speeds="speed"):
         request = trnmodel.Request(prompt, output, None, ttft, percentile, prefix, requests)
-        ask: dict[str, Any] = {"speeds": speed, "precision": precision, "efficiencies": stack, "baseline": baseline}
+        ask: dict[str, Any] = {
+            "speeds": speed or None,
+            "precision": precision,
+            "efficiencies": stack,
+            "baseline": baseline,
+        }
         ask |= {"pricing": pricing, "region": region, "owner": owner}
-        result = trnmodel.compare(trnmodel.model(model, name), request, systems, **ask)
+        result = trnmodel.compare(trnmodel.model(model, name), request, systems, **ask | also(ctx, "compare"))
         if not as_json:
             _print(ctx, "\n".join(result.card()), None, as_json, result.lines)
             return
@@ -403,8 +411,10 @@ def train(
             "owner": owner,
             "seq": seq,
             "global_batch": batch,
+            "precision": precision,
+            "efficiencies": stack,
         }
-        runs = trnmodel.train_run(trnmodel.model(model, name), systems, precision=precision, efficiencies=stack, **ask)
+        runs = trnmodel.train_run(trnmodel.model(model, name), systems, **ask | also(ctx, "train_run"))
         lines = [] if as_json else train_report.lines(runs.runs[0]) if len(systems) == 1 else runs.card()
         _print(ctx, "\n".join(lines), train_report.table(runs) if as_json else None, as_json, runs.runs)
 
@@ -417,9 +427,9 @@ def cost(
         list[str],
         typer.Argument(metavar="SYSTEM...", help="What is rented; of several, beside each other.", **_name("system")),
     ],
-    speed: Speed,
     prompt: In,
     output: Out,
+    speed: Speed = None,
     ttft: Ttft = None,
     percentile: Percentile = 99.0,
     prefix: Prefix = 0.0,

@@ -19,12 +19,16 @@ from trnmodel.cli.terminal import ARGUMENTS, Status
 
 CALLS = {  # what a command asks; the first call decides what a file states of its arguments
     "plan": ("plan",),
+    "compare": ("compare",),
+    "train": ("train_run",),
     "cost": ("token_cost", "tco"),
     "power": ("decode_step", "energy"),
     "goodput": ("goodput",),
 }
 SECTIONS = {  # of a scenario, that hold arguments of these commands
     "plan": ("request", "load", "settings"),
+    "compare": ("request", "settings"),
+    "train": ("training", "settings"),
     "cost": ("request", "settings"),
     "power": ("step", "settings"),
     "goodput": ("job",),
@@ -33,6 +37,7 @@ SCALES = {"mw": 1e6}  # flags in another unit than the argument behind them
 TYPED_AS = {"pricing": ("price",), "site_w": ("mw",)}  # other flags that give an argument
 LOADS = ("users", "requests", "chips", "mw", "usd_per_month")  # flags of a plan, of which one says how much there is
 COLUMNS = (  # of the table of several files, those that the command has
+    "promised_tokens_per_s_per_user",
     "system",
     "precision",
     "tp",
@@ -51,6 +56,10 @@ COLUMNS = (  # of the table of several files, those that the command has
     "server_j_per_token",
     "chip_w",
     "goodput",
+    "calendar_days",
+    "renter_usd",
+    "owner_usd",
+    "days",
     "low",
     "high",
     "chance",
@@ -204,24 +213,22 @@ def _typed_load(ctx: Any) -> bool:
 
 def _stated(ctx: Any, row: Row) -> dict[str, Any]:
     """Return what a scenario states of the arguments of a command, by name."""
-    from trnmodel.calls import arguments_of
     from trnmodel.files import layout
+    from trnmodel.files.scenarios import named_arguments
 
     command = str(ctx.command.name)
     scenario, system = row.scenario, row.system
     plain = scenario.stated()
-    names = {name for call in CALLS[command] for name in arguments_of(call)} | {"name"}
     held = {name: plain[name] for name in ("model", "name") if name in plain}
     held |= {"system": system} if system else {"systems": plain["systems"]} if "systems" in plain else {}
     for section in SECTIONS[command]:
         if section == "request":
             held |= plain.get("request", {})
         elif section == "settings":
-            held |= {name: value for name, value in scenario.settings.items() if name in names}
+            for call in CALLS[command]:
+                held |= named_arguments(scenario, call)
         else:
             held |= getattr(scenario, section)
-    if command in ("cost", "plan") and scenario.request and scenario.systems:
-        held |= {name: value for name, value in scenario.ask(CALLS[command][0]).items() if name == "pricing"}
     loads = (*layout.LOADS, layout.RATE) if _typed_load(ctx) else ()
     return {name: value for name, value in held.items() if name not in loads}
 
@@ -281,7 +288,8 @@ def _answer(command: Any, ctx: Any, row: Row, invoke: Callable[[Any], Any]) -> t
     if status not in (Status.ANSWERED, Status.IMPOSSIBLE):
         say(f"{row.path}: {errors.getvalue().strip()}", error=True)
         raise typer.Exit(status)
-    return status, json.loads(out.getvalue())
+    text = out.getvalue()
+    return status, json.loads(text) if text else {"valid": False, "reason": errors.getvalue().strip()}
 
 
 def _table(answers: Iterable[Mapping[str, Any]]) -> Any:
@@ -297,14 +305,21 @@ def _table(answers: Iterable[Mapping[str, Any]]) -> Any:
             return str(value)
         return f"{value:,.0f}" if value % 1 == 0 else format_digits(float(value), 3)
 
-    firsts = [{"scenario": one["scenario"], **_first(one["answer"])} for one in answers]
+    firsts = [{**row, "scenario": one["scenario"]} for one in answers for row in _firsts(one["answer"])]
     shown = [name for name in ("scenario", *COLUMNS) if any(one.get(name) not in (None, "") for one in firsts)]
     return pd.DataFrame([{name: cell(one.get(name)) for name in shown} for one in firsts])
 
 
-def _first(answer: Any) -> dict[str, Any]:
-    """Return the figures that an answer puts first: its first row, or of a plan its best choice and its instances."""
+def _firsts(answer: Any) -> list[dict[str, Any]]:
+    """Return the figures that an answer puts first: its first row, of a comparison that of each speed.
+
+    Of a plan they are those of its best choice and its instances.
+    """
     if isinstance(answer, list):
-        return answer[0]
+        return answer[:1]
+    if "lines" in answer:
+        rows = answer["lines"]
+        speeds = dict.fromkeys(row["promised_tokens_per_s_per_user"] for row in rows)
+        return [next(row for row in rows if row["promised_tokens_per_s_per_user"] == speed) for speed in speeds]
     parts = [answer.get("best"), answer.get("capacity")] if "best" in answer else [answer]
-    return {name: value for part in parts if part for name, value in part.items()}
+    return [{name: value for part in parts if part for name, value in part.items()}]

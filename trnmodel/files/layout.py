@@ -17,7 +17,7 @@ from trnmodel.declared import Allowed, Flag, Integer, Named, Number, Numbers, Ob
 from trnmodel.units import read_number
 
 MODEL, NAME, REQUEST, SYSTEMS, PRICES, MEASUREMENTS = "model", "name", "request", "systems", "prices", "measurements"
-LOAD, JOB, STEP = "load", "job", "step"
+LOAD, JOB, STEP, TRAINING = "load", "job", "step", "training"
 LOADS = ("users", "chips", "site_w", "usd_per_month")  # of a plan; the rate of a request is a load too
 RATE = "requests_per_s"
 PART_PRICES = ("chip_usd", "server_usd", "switch_usd_per_lane", "tdp_w")  # of `tco`, of one system
@@ -26,15 +26,19 @@ MOST_KEYS, MOST_ITEMS, LONGEST = 200, 1000, 4096
 SETTINGS = {  # what stands at the top, from each call: all of it, or the arguments that are named
     "plan": None,
     "token_cost": None,
+    "compare": ("speeds", "baseline"),
     "tco": ("owner",),
     "energy": ("facility",),
 }
+SHARED = ("pricing", "region", "owner")  # of a training run, that stand at the top as those of a deployment do
+LISTED = ("speeds",)  # arguments that take an array, of which a file states a list
 OWN_PLACE = {MODEL, REQUEST, SYSTEMS, *LOADS}
 SECTIONS = {
     REQUEST: "What a user sends and is promised, as of tm.Request.",
     LOAD: "How much of it there is: the arguments of tm.plan for that, or the rate of the request.",
     JOB: "A training job, as of tm.goodput.",
     STEP: "A decode step, as of tm.decode_step, with the degrees of its mapping.",
+    TRAINING: "A training run, as of tm.train_run.",
 }
 
 
@@ -61,8 +65,14 @@ def settings() -> dict[str, Argument]:
     for call, names in SETTINGS.items():
         for name, one in arguments_of(call).items():
             if name in (names or arguments_of(call)) and name not in OWN_PLACE and not isinstance(one.allowed, Object):
-                arguments.setdefault(name, one)
+                arguments.setdefault(name, _listed(one) if name in LISTED else one)
     return arguments
+
+
+def _listed(one: Argument) -> Argument:
+    """Return an argument that takes numbers as one that takes a list of them."""
+    rule = one.allowed
+    return one._replace(allowed=Several(Number(rule.low, rule.high))) if isinstance(rule, Numbers) else one
 
 
 @cache
@@ -75,6 +85,9 @@ def sections() -> dict[str, dict[str, Argument]]:
         REQUEST: request,
         LOAD: {name: plan[name] for name in LOADS if name in plan} | {RATE: request[RATE]},
         JOB: {n: one for n, one in arguments_of("goodput").items() if n not in (MODEL, "system", "checkpoint_bytes")},
+        TRAINING: {
+            name: one for name, one in arguments_of("train_run").items() if name not in (MODEL, SYSTEMS, *SHARED)
+        },
         STEP: _degrees(step["mapping"]) | {name: one for name, one in step.items() if name not in own},
     }
 

@@ -14,6 +14,7 @@ from trnmodel.catalog import plain_yaml, untrusted
 from trnmodel.catalog.specs import mapping_field
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import find as find_system
+from trnmodel.catalog.systems import systems as systems_of_the_catalog
 from trnmodel.cost.tco import Cost, tco
 from trnmodel.declared import Checked, declare
 from trnmodel.evidence.score import validate
@@ -30,6 +31,7 @@ from trnmodel.files.layout import (
     REQUEST,
     STEP,
     SYSTEMS,
+    TRAINING,
     Place,
 )
 from trnmodel.models.shipped import known
@@ -38,8 +40,11 @@ from trnmodel.models.transformer import model as read_model
 from trnmodel.power.energy import Energy, RequestEnergy, energy
 from trnmodel.reliability.goodput import Goodput, goodput
 from trnmodel.result import Card
+from trnmodel.search.compare import Comparison, compare
 from trnmodel.search.plan import Plan, asked_systems, plan
 from trnmodel.search.token_cost import TokenCosts, token_cost
+from trnmodel.search.train_run import train_run
+from trnmodel.search.train_runs import TrainRuns
 from trnmodel.steps.inference import decode_step
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.request import Request
@@ -50,6 +55,7 @@ if TYPE_CHECKING:
 
 MAX_FILE_BYTES = 64 * KIB
 NOWHERE = Place("scenario", {})
+ASKED = ("plan", "token_cost", "compare", "train_run")  # calls that are asked about all systems
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -57,9 +63,10 @@ class Scenario(Card):
     """A question of a deployment: model, request, load, systems, own prices and own measurements.
 
     Each method asks the public call of its name, with what the scenario states of the arguments of that call; `ask`
-    shows them. `load` says how much there is of the request, `job` is a training job, `step` a decode step with the
-    degrees of its mapping, `prices` are own prices by system, `settings` are the other arguments of `tm.plan`,
-    `tm.token_cost`, `tm.tco` and `tm.energy`. `origin` is the file, empty where the scenario was made of a mapping.
+    shows them. `load` says how much there is of the request, `job` is a training job whose goodput is asked, `step` a
+    decode step with the degrees of its mapping, `training` a training run, `prices` are own prices by system.
+    `settings` are the other arguments of `tm.plan`, `tm.token_cost`, `tm.compare`, `tm.tco` and `tm.energy`. `origin`
+    is the file, empty where the scenario was made of a mapping.
     """
 
     model: Transformer
@@ -69,9 +76,18 @@ class Scenario(Card):
     settings: Mapping[str, Any] = mapping_field()
     job: Mapping[str, Any] = mapping_field()
     step: Mapping[str, Any] = mapping_field()
+    training: Mapping[str, Any] = mapping_field()
     prices: Mapping[str, Mapping[str, float]] = mapping_field()
     measurements: str = ""
     origin: str = ""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Plain dictionaries, since a read-only view cannot be pickled."""
+        return {name: _unlocked(value) for name, value in vars(self).items()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            object.__setattr__(self, name, _locked(value))
 
     def card(self) -> list[str]:
         """Return the scenario on a few lines."""
@@ -79,39 +95,26 @@ class Scenario(Card):
         named = [one.id for one in self.systems]
         lines = [", ".join([f"Scenario: {self.model.id}", *request])]
         lines += [f"systems: {', '.join(named)}"] * bool(named)
-        for name in (LOAD, "settings", JOB, STEP, PRICES):
+        for name in (LOAD, "settings", JOB, STEP, TRAINING, PRICES):
             stated = getattr(self, name)
             if stated:
                 lines.append(f"{name}: {', '.join(f'{key} {value}' for key, value in stated.items())}")
         return lines
 
     def ask(self, call: str) -> dict[str, Any]:
-        """Return the arguments that the scenario states of a public call, by name: `plan` or `token_cost`.
+        """Return the arguments that the scenario states of a public call: `plan`, `token_cost`, `compare`, `train_run`.
 
         Raises ValueError where the call needs something that the scenario does not state.
         """
-        names = arguments_of(choice("call", call, ("plan", "token_cost")))
-        arguments: dict[str, Any] = {MODEL: self.model, REQUEST: self._stated(REQUEST)}
+        names = arguments_of(choice("call", call, ASKED))
+        arguments: dict[str, Any] = {MODEL: self.model}
+        if REQUEST in names:
+            arguments[REQUEST] = needed(self, REQUEST)
         if self.systems or names[SYSTEMS].required:
-            arguments[SYSTEMS] = self._stated(SYSTEMS)
-        arguments |= {name: value for name, value in {**self.settings, **self.load}.items() if name in names}
-        own = {i: one[RENT] for i, one in self.prices.items() if RENT in one}
-        if own and "pricing" in names:
-            arguments["pricing"] = self._pricing(own, names["pricing"].default)
-        return arguments
-
-    def _pricing(self, own: Mapping[str, float], default: Any) -> dict[str, Any]:
-        """Return own prices of a chip-hour by system, with the pricing of those that have none."""
-        general = self.settings.get("pricing", default)
-        rest = general if isinstance(general, Mapping) else {one.id: general for one in self.systems}
-        return {**rest, **own}
-
-    def _stated(self, name: str) -> Any:
-        """Return a part of the scenario that a call needs."""
-        value = getattr(self, name)
-        if not value:
-            raise ValueError(f"{self.origin or 'scenario'}: {name} is missing, which this question needs")
-        return list(value) if name == SYSTEMS else value
+            arguments[SYSTEMS] = needed(self, SYSTEMS)
+        if call == "train_run":
+            arguments |= needed(self, TRAINING)
+        return arguments | named_arguments(self, call)
 
     def _system(self, system: str | System | None) -> System:
         """Return the system that a question of one system is about: the named one, or the only one of the scenario."""
@@ -130,6 +133,14 @@ class Scenario(Card):
         """Return what `tm.token_cost` answers, with the scenario's own prices of a chip-hour."""
         return token_cost(**self.ask("token_cost"))
 
+    def compare(self) -> Comparison:
+        """Return what `tm.compare` answers, with the scenario's own prices of a chip-hour."""
+        return compare(**self.ask("compare"))
+
+    def train_run(self) -> TrainRuns:
+        """Return what `tm.train_run` answers for the scenario's training run on its systems, side by side."""
+        return train_run(**self.ask("train_run"))
+
     def tco(self, system: str | System | None = None) -> Cost:
         """Return what `tm.tco` answers for a system, with the scenario's own prices of parts; default its only one."""
         where = self._system(system)
@@ -144,7 +155,7 @@ class Scenario(Card):
 
     def energy(self, system: str | System | None = None) -> Energy | RequestEnergy:
         """Return what `tm.energy` answers for the scenario's decode step on a system; default its only one."""
-        self._stated(STEP)
+        needed(self, STEP)
         names = arguments_of("decode_step")
         own = {name: value for name, value in self.step.items() if name in names}
         degrees = Degrees(**{name: value for name, value in self.step.items() if name not in names})
@@ -154,7 +165,7 @@ class Scenario(Card):
 
     def validate(self) -> pd.DataFrame:
         """Return the scenario's own measurements beside their predictions, as `tm.validate` gives them."""
-        path = self._stated(MEASUREMENTS)
+        path = needed(self, MEASUREMENTS)
         return validate(path, {self.model.id: self.model} if self.model.path else None)
 
     def stated(self) -> dict[str, Any]:
@@ -168,11 +179,53 @@ class Scenario(Card):
             numbers = {one.name: getattr(self.request, one.name) for one in fields(self.request)}
             mapping[REQUEST] = {name: value for name, value in numbers.items() if value is not None}
         mapping[SYSTEMS] = [_plain_system(one) for one in self.systems]
-        for name in (LOAD, JOB, STEP, PRICES):
+        for name in (LOAD, JOB, STEP, TRAINING, PRICES):
             mapping[name] = {key: dict(one) if name == PRICES else one for key, one in getattr(self, name).items()}
         mapping |= {name: _plain_value(name, value) for name, value in self.settings.items()}
         mapping[MEASUREMENTS] = self.measurements
         return {name: value for name, value in mapping.items() if value not in ({}, [], "")}
+
+
+def needed(one: Scenario, name: str) -> Any:
+    """Return a part of a scenario that a call needs."""
+    value = getattr(one, name)
+    if not value:
+        raise ValueError(f"{one.origin or 'scenario'}: {name} is missing, which this question needs")
+    return list(value) if name == SYSTEMS else value
+
+
+def named_arguments(one: Scenario, call: str) -> dict[str, Any]:
+    """Return what a scenario states of a call beside model, request, systems and sections: load, own prices, settings.
+
+    A training run has a precision and software of its own.
+    """
+    apart = layout.sections()[TRAINING] if call == "train_run" else {}
+    names = [name for name in arguments_of(call) if name not in apart]
+    held = {name: value for name, value in {**one.settings, **one.load}.items() if name in names}
+    own = {system: prices[RENT] for system, prices in one.prices.items() if RENT in prices}
+    if own and "pricing" in names:
+        held["pricing"] = _pricing(one, own, arguments_of(call)["pricing"].default)
+    return held
+
+
+def _pricing(one: Scenario, own: Mapping[str, float], default: str) -> dict[str, Any]:
+    """Return own prices of a chip-hour by system, with the pricing of those that have none."""
+    general = one.settings.get("pricing", default)
+    if isinstance(general, Mapping):
+        return {**general, **own}
+    stated = [system.id for system in one.systems]
+    every = systems_of_the_catalog() if not stated and general != default else stated
+    return {**dict.fromkeys(every, general), **own}
+
+
+def _unlocked(value: Any) -> Any:
+    """Return read-only mappings as dictionaries, those inside too."""
+    return {name: _unlocked(one) for name, one in value.items()} if isinstance(value, MappingProxyType) else value
+
+
+def _locked(value: Any) -> Any:
+    """Return dictionaries as read-only mappings, those inside too."""
+    return MappingProxyType({name: _locked(one) for name, one in value.items()}) if isinstance(value, dict) else value
 
 
 def _plain_system(one: System) -> str:
@@ -202,8 +255,8 @@ def scenario(source: str | Path | Mapping[str, Any] | Scenario) -> Scenario:
     Returns
     -------
     scenario : Scenario
-        `.plan()`, `.token_cost()`, `.tco()`, `.goodput()`, `.energy()`, `.validate()`; `.model`, `.request`, `.systems`
-        and `.load` are what they are asked with.
+        `.plan()`, `.token_cost()`, `.compare()`, `.train_run()`, `.tco()`, `.goodput()`, `.energy()`, `.validate()`;
+        `.model`, `.request`, `.systems` and `.load` are what they are asked with.
 
     Raises
     ------
@@ -264,7 +317,7 @@ def _scenario(values: Any, place: Place, folder: Path, origin: str = "") -> Scen
         model=_model(held[MODEL], held.get(NAME), folder, place),
         request=request,
         systems=tuple(systems),
-        **{name: MappingProxyType(parts.get(name, {})) for name in (LOAD, JOB, STEP)},
+        **{name: MappingProxyType(parts.get(name, {})) for name in (LOAD, JOB, STEP, TRAINING)},
         settings=MappingProxyType(settings),
         prices=_prices(held.get(PRICES, {}), place),
         measurements=_csv(place.name(MEASUREMENTS), held[MEASUREMENTS], folder) if MEASUREMENTS in held else "",

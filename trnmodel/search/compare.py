@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import TINY, choice, number, numbers, refuse
+from trnmodel.arguments import TINY, number, numbers, refuse
 from trnmodel.catalog.prices import Owner
-from trnmodel.catalog.rents import PRICINGS
+from trnmodel.catalog.rents import Rent
 from trnmodel.catalog.specs import Precision
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import find as find_system
-from trnmodel.declared import MODEL, PRECISION, SEVERAL, STACK, SYSTEM, Checked, Named, Numbers, Object, Word, declare
+from trnmodel.declared import MODEL, PRECISION, SEVERAL, STACK, SYSTEM, Checked, Named, Numbers, Object, declare
 from trnmodel.draws import range_of
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
@@ -28,7 +28,7 @@ from trnmodel.search import single as planner
 from trnmodel.search.choice import Choice
 from trnmodel.search.grid import Question, grid
 from trnmodel.search.plan_card import UNIT, documented, one_constant
-from trnmodel.search.price_ties import PricesAsked, price_tie, ties_in_words
+from trnmodel.search.price_ties import PricesAsked, checked_pricing, price_tie, ties_in_words
 from trnmodel.serving.account import Times, made_per_chip, planned_requests_per_s
 from trnmodel.steps.request import Request, one_request
 from trnmodel.units import counted, format_digits
@@ -92,7 +92,7 @@ class Flip(NamedTuple):
     precision=PRECISION,
     efficiencies=STACK,
     baseline=SYSTEM,
-    pricing=Word(PRICINGS),
+    pricing=Checked("a pricing, a price of a chip-hour in USD, a Rent, or a mapping of them by system"),
     region=Checked("a region or seller that a published price names", {"type": "string"}),
     owner=Named("an owner"),
 )
@@ -105,7 +105,7 @@ def compare(
     precision: str | Precision | None = None,
     efficiencies: str | Efficiencies | None = None,
     baseline: str | System | None = None,
-    pricing: str = "capacity-block",
+    pricing: str | float | Rent | Mapping[str, Any] = "capacity-block",
     region: str | None = None,
     owner: str | Owner = "hyperscaler",
 ) -> Comparison:
@@ -125,8 +125,10 @@ def compare(
         As in `plan`. [-]
     baseline : str or System, optional
         System that the others are compared with; default the leader at each speed. [-]
-    pricing, region : str
-        How and where chips are rented, as in `tm.rent`, where prices at which systems tie are wanted for. [-]
+    pricing : str, float, Rent, or a mapping of them by system
+        How chips are rented, as in `plan`, where prices at which systems tie are wanted for. [USD/h]
+    region : str, optional
+        Where published prices are taken from, as in `tm.rent`. [-]
     owner : str or Owner
         Who owns chips there, as in `tm.tco`. [-]
 
@@ -173,7 +175,7 @@ def compare(
         lines += planner.ordered([c for c in some if c is not None])
     fitting = {c.system.id for c in lines}
     refused = {one.id: planner.why_none(questions[one.id], one) for one in specs if one.id not in fitting}
-    prices = PricesAsked(pricing, region, owner).checked()
+    prices = PricesAsked(checked_pricing(pricing), region, owner).checked()
     return Comparison(own, wanted, tuple(several), tuple(lines), refused, base, questions, prices)
 
 
@@ -365,7 +367,7 @@ class Comparison(Card):
         self,
         speed: float | None = None,
         *,
-        pricing: str | None = None,
+        pricing: str | float | Rent | Mapping[str, Any] | None = None,
         region: str | None = None,
         owner: str | Owner | None = None,
     ) -> pd.DataFrame:
@@ -375,8 +377,10 @@ class Comparison(Card):
         ----------
         speed : float, optional
             One of the speeds; default all of them. [token/s]
-        pricing, region : str, optional
-            How and where chips are rented, as in `tm.rent`; default as the comparison has it. [-]
+        pricing : str, float, Rent, or a mapping of them by system, optional
+            How chips are rented, as in `plan`; default as the comparison has it. [USD/h]
+        region : str, optional
+            Where published prices are taken from, as in `tm.rent`; default as the comparison has it. [-]
         owner : str or Owner, optional
             Who owns, as in `tm.tco`; default as the comparison has it. [-]
 
@@ -389,9 +393,8 @@ class Comparison(Card):
             "server_usd" (over its chips); each with `_low` and `_high` over the common draws, beside what is published
             or assumed.
         """
-        if pricing is not None:
-            choice("pricing", pricing, PRICINGS)
-        changes: dict[str, Any] = {"pricing": pricing, "region": region, "owner": owner}
+        own = None if pricing is None else checked_pricing(pricing)
+        changes: dict[str, Any] = {"pricing": own, "region": region, "owner": owner}
         prices = self.prices._replace(**{name: value for name, value in changes.items() if value is not None})
         rows = []
         for one in self.speeds if speed is None else [speed]:

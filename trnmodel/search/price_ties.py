@@ -79,6 +79,7 @@ class PriceTie(NamedTuple):
     break_even_usd_per_chip_h: float
     break_even_usd_per_chip_h_low: float
     break_even_usd_per_chip_h_high: float
+    against_pricing: str
     against_usd_per_chip_h: float
     against_break_even_usd_per_chip_h: float
     against_break_even_usd_per_chip_h_low: float
@@ -125,6 +126,7 @@ def price_tie(c: Choice, other: Choice, prices: PricesAsked) -> PriceTie:
         "pricing": rents[0].pricing,
         "usd_per_chip_h": float(rents[0].usd_per_chip_h),
         **_with_ends("break_even_usd_per_chip_h", rented),
+        "against_pricing": rents[1].pricing,
         "against_usd_per_chip_h": float(rents[1].usd_per_chip_h),
         **_with_ends("against_break_even_usd_per_chip_h", turned),
         "rent_reason": "; ".join(filter(None, (lacking, *unpriced))),
@@ -172,8 +174,12 @@ def _rented(one: PriceTie) -> str:
     if np.isfinite(one.break_even_usd_per_chip_h):
         at = one.break_even_usd_per_chip_h, one.break_even_usd_per_chip_h_low, one.break_even_usd_per_chip_h_high
         known = np.isfinite(mine)
-        rents = f"its {one.pricing} price is ${format_digits(mine, 4)}" if known else "no rent of it is published"
-        rival = f"{one.against} (${format_digits(theirs, 4)} per chip-hour, {one.pricing})"
+        rents = (
+            f"its {one.pricing.removesuffix(' price')} price is ${format_digits(mine, 4)}"
+            if known
+            else "no rent of it is published"
+        )
+        rival = f"{one.against} (${format_digits(theirs, 4)} per chip-hour, {one.against_pricing})"
         return f"if rented, it ties with {rival} at ${format_within(*at, 'per chip-hour')}; {rents}"
     if np.isfinite(one.against_break_even_usd_per_chip_h):
         value, low, high = (getattr(one, f"against_break_even_usd_per_chip_h{end}") for end in ("", "_low", "_high"))

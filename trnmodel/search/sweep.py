@@ -203,7 +203,7 @@ def _best(jobs: list[Job], executor: Any, by: str, sign: float, most: int, progr
     ask = partial(Job.screen, by=by, sign=sign, most=most)
     values, rows = np.empty(0), np.empty(0, dtype=int)
     answers = _answers(executor, ask, jobs, all_at_once=False)
-    for value, row in _with_bar(answers, len(jobs), progress):
+    for value, row in with_bar(answers, len(jobs), progress):
         values, rows = np.concatenate([values, value]), np.concatenate([rows, row])
         places = best_of(values, most)
         values, rows = values[places], rows[places]
@@ -304,8 +304,7 @@ def sweep(
     [2.0, 6.0, 2.0, 6.0]
     """
     _checked(function, grid)
-    if isinstance(executor, type) or not (executor is None or callable(getattr(executor, "map", None))):
-        refuse("executor", executor, "allowed is an executor with .map, such as those of concurrent.futures")
+    checked_executor(executor)
     if least is not None and most is not None:
         refuse("most", most, "allowed is one of least and most")
     path = None if to is None else checked_path(to)
@@ -316,12 +315,18 @@ def sweep(
     jobs = [part for job in whole for part in _split(job, HELD if held else ROWS)]
     if by is None:
         answers = _answers(executor, Job.ask, jobs, all_at_once=path is None)
-        labelled = map(Job.labelled, jobs, _with_bar(answers, len(jobs), progress))
+        labelled = map(Job.labelled, jobs, with_bar(answers, len(jobs), progress))
         pieces = Kinds(mixed).passed(labelled)
         return _table(pieces, points, ordered) if path is None else write(pieces, path)
     best = _best(jobs, executor, by, sign, rows, progress)
     table = _rows_of(whole, best, ordered, mixed)
     return table if path is None else write([piece_of(columns_from(table, (), False), len(table))], path)
+
+
+def checked_executor(executor: Any) -> None:
+    """Refuse what is no executor, nor None."""
+    if isinstance(executor, type) or not (executor is None or callable(getattr(executor, "map", None))):
+        refuse("executor", executor, "allowed is an executor with .map, such as those of concurrent.futures")
 
 
 def _table(pieces: Iterable[Piece], rows: int, ordered: list[str]) -> pd.DataFrame:
@@ -332,7 +337,7 @@ def _table(pieces: Iterable[Piece], rows: int, ordered: list[str]) -> pd.DataFra
     return table.frame(ordered)
 
 
-def _with_bar(answers: Iterable[T], total: int, progress: bool) -> Iterable[T]:
+def with_bar(answers: Iterable[T], total: int, progress: bool) -> Iterable[T]:
     """Return answers with a bar that counts them."""
     from tqdm.auto import tqdm
 

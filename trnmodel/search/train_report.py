@@ -80,7 +80,7 @@ def _spent(run: TrainRun) -> list[str]:
     return [
         f"calendar: {spent['calendar_days'].describe('days')}, {share} % of the time of chips and spares is useful",
         f"owned by a {q.owner_id}: {spent['owner_usd'].usd_in_words()}",
-        f"rented ({q.pricing}): {spent['renter_usd'].usd_in_words()}",
+        f"rented ({q.rent_of(run.system).pricing}): {spent['renter_usd'].usd_in_words()}",
         f"energy at the site: {spent['site_j'].describe('MWh', MWH)}",
     ]
 

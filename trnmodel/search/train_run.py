@@ -27,7 +27,7 @@ from trnmodel.catalog import facilities
 from trnmodel.catalog.facilities import Facility
 from trnmodel.catalog.prices import Owner
 from trnmodel.catalog.prices import owner as read_owner
-from trnmodel.catalog.rents import PRICINGS, Rent, known_place, rent
+from trnmodel.catalog.rents import Rent, known_place, rent
 from trnmodel.catalog.specs import Precision
 from trnmodel.catalog.systems import System, roomy
 from trnmodel.catalog.systems import find as find_system
@@ -57,6 +57,7 @@ from trnmodel.quantities import quantity
 from trnmodel.reliability.goodput import Goodput, goodput
 from trnmodel.result import SCALES, Basis, Grounded, tidy
 from trnmodel.search.plan import asked_systems
+from trnmodel.search.price_ties import checked_pricing
 from trnmodel.search.train_runs import TrainRuns, side_by_side
 from trnmodel.search.train_search import CUTS, Space, space
 from trnmodel.search.train_search import described as tabled
@@ -245,9 +246,8 @@ class TrainRun(Grounded):
 
         Without a pricing it is that of the question, in its region.
         """
-        if pricing is None:
-            pricing, region = self.question.pricing, self.question.region if region is None else region
-        price, g = rent(self.system, pricing, region), self._useful(useful)
+        g = self._useful(useful)
+        price = self.question.rent_of(self.system, region) if pricing is None else rent(self.system, pricing, region)
         if price.why:
             return self._spent(np.nan, (0.0, 0.0), price.why)
         low, high = (np.log(end / price.usd_per_chip_h) for end in price.range("usd_per_chip_h"))
@@ -422,7 +422,7 @@ def train_run(
     days: float | None = None,
     usd: float | None = None,
     bill: str = "rented",
-    pricing: str = "capacity-block",
+    pricing: str | float | Rent | Mapping_[str, Any] = "capacity-block",
     region: str | None = None,
     owner: str | Owner = OWNER,
     precision: str | Precision = "bf16",
@@ -446,7 +446,7 @@ def train_run(
     days: float | None = None,
     usd: float | None = None,
     bill: str = "rented",
-    pricing: str = "capacity-block",
+    pricing: str | float | Rent | Mapping_[str, Any] = "capacity-block",
     region: str | None = None,
     owner: str | Owner = OWNER,
     precision: str | Precision = "bf16",
@@ -468,7 +468,7 @@ def train_run(
     days=Number(TINY),
     usd=Number(TINY),
     bill=Word(("rented", "owned")),
-    pricing=Word(PRICINGS),
+    pricing=Checked("a pricing, a price of a chip-hour in USD, a Rent, or a mapping of them by system"),
     region=Checked("a region or seller that a published price names", {"type": "string"}),
     owner=Named("an owner"),
     precision=PRECISION,
@@ -491,7 +491,7 @@ def train_run(
     days: float | None = None,
     usd: float | None = None,
     bill: str = "rented",
-    pricing: str = "capacity-block",
+    pricing: str | float | Rent | Mapping_[str, Any] = "capacity-block",
     region: str | None = None,
     owner: str | Owner = OWNER,
     precision: str | Precision = "bf16",
@@ -530,8 +530,10 @@ def train_run(
         first within them. [USD]
     bill : str
         Whose dollars `usd` limits: "rented" at `pricing`, or "owned". [-]
-    pricing, region : str
-        How and where chips are rented, as in `tm.rent`. [-]
+    pricing : str, float, Rent, or a mapping of them by system
+        How chips are rented, as in `plan`. [USD/h]
+    region : str, optional
+        Where published prices are taken from, as in `tm.rent`. [-]
     owner : str or Owner
         Who owns in the dollars of an owner, as in `tm.tco`. [-]
     efficiencies : str or Trainer, optional
@@ -605,7 +607,7 @@ def train_run(
         days=days,
         usd=usd,
         bill=bill,
-        pricing=pricing,
+        pricing=checked_pricing(pricing),
         region=region,
         owner=OWNER if isinstance(owner, str) and owner == OWNER else read_owner(owner),  # an unknown one is refused
         ask=ask,

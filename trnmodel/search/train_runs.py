@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trnmodel.arguments import ImpossibleError, Same, one_of
-from trnmodel.catalog.rents import rent
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import find as find_system
 from trnmodel.draws import deviations, stretch
@@ -47,7 +46,7 @@ def budget(tokens: float) -> str:
 
 def paid_by(question: TrainRunQuestion) -> str:
     """Return who pays in the dollars that a question limits, in words."""
-    return f"owned by a {question.owner_id}" if question.bill == "owned" else f"rented ({question.pricing})"
+    return f"owned by a {question.owner_id}" if question.bill == "owned" else f"rented ({question.pricing_words})"
 
 
 def sized_by(question: TrainRunQuestion) -> str:
@@ -133,7 +132,7 @@ def _prices(run: TrainRun) -> NDArray:
     if q.bill == "owned":
         hour = run.owned_hour()
         return owner_draws(Same(hour)) / float(hour.useful_usd_per_h)
-    price = rent(run.system, q.pricing, q.region)
+    price = q.rent_of(run.system)
     ends = price.open_ranges.get("usd_per_chip_h")
     if not ends:
         return np.ones(1)
@@ -225,7 +224,7 @@ class TrainRuns(Card):
         rates = f"MFU {100 * float(run.mfu):.3g} %, {run.bound} takes most of a step"
         days = f"{spent['calendar_days'].describe('days')} with failures on {run.chips:,.0f} chips"
         days += f" and {counted(int(spares), 'spare')}" if spares else ""
-        bills = f"rented ({q.pricing}): {short['renter_usd'].usd_in_words()}"
+        bills = f"rented ({q.rent_of(run.system).pricing}): {short['renter_usd'].usd_in_words()}"
         return [
             f"{name}: {days}{self._against_first(run)}",
             f"  {bills}; owned by a {q.owner_id}: {short['owner_usd'].usd_in_words()}",

@@ -10,13 +10,14 @@ import numpy as np
 
 from trnmodel.arguments import ImpossibleError
 from trnmodel.catalog.prices import Owner
-from trnmodel.catalog.rents import rent
+from trnmodel.catalog.rents import Rent
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.catalog.trainers import trainer
 from trnmodel.cost.tco import tco
 from trnmodel.models.transformer import Transformer
 from trnmodel.reliability.goodput import goodput
+from trnmodel.search.price_ties import PricesAsked
 from trnmodel.search.train_search import grid, space
 from trnmodel.steps.rank import site
 from trnmodel.training.rank import ELEMENT_BYTES
@@ -46,7 +47,7 @@ class TrainRunQuestion:
     days: float | None
     usd: float | None
     bill: str
-    pricing: str
+    pricing: str | float | Rent | Mapping[str, Any]
     region: str | None
     owner: str | Owner
     ask: Mapping[str, Any]
@@ -56,6 +57,15 @@ class TrainRunQuestion:
     def owner_id(self) -> str:
         """Id of the owner."""
         return self.owner if isinstance(self.owner, str) else self.owner.id
+
+    @property
+    def pricing_words(self) -> str:
+        """How chips are rented, in words."""
+        return self.pricing if isinstance(self.pricing, str) else "own prices"
+
+    def rent_of(self, system: System, region: str | None = None) -> Rent:
+        """Return the price of a chip-hour of a system; `region` stands in for that of the question."""
+        return PricesAsked(self.pricing, self.region if region is None else region, self.owner).of(system)
 
 
 class Size(NamedTuple):
@@ -79,7 +89,7 @@ def _price(q: TrainRunQuestion, one: System) -> float:
         hour = tco(one, owner=q.owner)
         price, why = float(hour.usd_per_h), str(hour.reason)
     else:
-        rented = rent(one, q.pricing, q.region)
+        rented = q.rent_of(one)
         price, why = rented.usd_per_chip_h, rented.why
     if why:
         raise ImpossibleError(f"usd={q.usd:.15g}: {why}")

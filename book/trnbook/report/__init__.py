@@ -27,7 +27,7 @@ _HOMES = {
     "trnmodel.cli.errors": ("ChapterError", "InputError", "NoAnswerError", "printable"),
     "trnbook.report.book": ("build_book", "build_page", "require_place", "write_reference_notebooks"),
     "trnbook.report.chapter": (
-        *("Parameter", "chapters", "check_parameters", "notebooks", "parameters", "read_parameters"),
+        *("Parameter", "chapters", "check_answers", "check_parameters", "notebooks", "parameters", "read_parameters"),
     ),
     "trnbook.report.execute": ("Outcome", "run"),
     "trnbook.report.folders": ("claimed",),
