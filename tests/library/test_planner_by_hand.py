@@ -251,9 +251,9 @@ def test_systems_that_do_what_the_best_does():
         SimpleNamespace(valid=True, merit=lambda merit=merit: merit, place=name)
         for name, merit in (("a", 100.0), ("b", 99.1), ("c", 98.9), ("d", 98.4))
     ]
-    assert plan.Plan.same.fget(SimpleNamespace(choices=choices)) == ["b"]
+    assert plan.Plan.same.fget(SimpleNamespace(choices=choices, merit=lambda c: c.merit())) == ["b"]
     slow = SimpleNamespace(valid=False, merit=lambda: 100.0, place="e")
-    assert plan.Plan.same.fget(SimpleNamespace(choices=[choices[0], slow])) == []
+    assert plan.Plan.same.fget(SimpleNamespace(choices=[choices[0], slow], merit=lambda c: c.merit())) == []
 
 
 def test_how_much_may_be_drawn():
