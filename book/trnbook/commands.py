@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated
 
@@ -63,7 +64,7 @@ def run(
     with plain_errors():
         folder = _folder(out_dir)
         typed = (report.read_parameters(file) if file else {}) | _pairs(parameter)
-        asked = {place: values | typed for place, values in _stated(chapter, scenario, folder).items()}
+        asked = {place: values | typed for place, values in _stated(chapter, scenario, folder, typed).items()}
         for values in asked.values():
             checked = report.check_parameters(chapter, values)
             if len(asked) > 1:
@@ -72,8 +73,11 @@ def run(
             _report(chapter, values, place, page)
 
 
-def _stated(chapter: str, files: list[str], folder: Path) -> dict[Path, dict[str, object]]:
-    """Return what scenarios state of the parameters of a chapter, by the folder of each report; say what each takes."""
+def _stated(chapter: str, files: list[str], folder: Path, typed: Collection[str]) -> dict[Path, dict[str, object]]:
+    """Return what scenarios state of the parameters of a chapter, by the folder of each report; say what it takes.
+
+    `typed` are parameters that the command line gives.
+    """
     if not files:
         return {folder: {}}
     from trnbook.report import scenarios  # which loads the library
@@ -82,8 +86,9 @@ def _stated(chapter: str, files: list[str], folder: Path) -> dict[Path, dict[str
     for path, place in scenarios.folders(files, folder).items():
         taken = scenarios.parameters_of(scenarios.read(path), chapter)
         unused = f"; the chapter does not use {', '.join(taken.unused)}" if taken.unused else ""
-        say(f"{path}: the chapter takes {', '.join(taken.parameters)}{unused}", error=True)
-        stated[place] = taken.parameters
+        own = {name: value for name, value in taken.parameters.items() if name not in typed}
+        say(f"{path}: the chapter takes {', '.join(own) or 'nothing'}{unused}", error=True)
+        stated[place] = own
     return stated
 
 

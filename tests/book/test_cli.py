@@ -7,7 +7,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from trnbook.report import book, chapter, execute, kernels
+from trnbook.report import book, chapter, execute, kernels, scenarios
 from trnmodel.cli.app import app
 
 CHAPTER = """\
@@ -224,3 +224,99 @@ def test_the_first_chapter_refuses_what_it_does_not_know(tmp_path, monkeypatch, 
 def test_the_first_chapter_runs_for_another_chip(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert call("run", "chip-roofline", "-p", "chip=trainium2", "--no-page") == (0, "reports/chip-roofline.ipynb\n", "")
+
+
+SCENARIO = """
+model: qwen2.5-7b
+request: {input_tokens: 1k, output_tokens: 256, tokens_per_s_per_user: 40}
+systems: [trn2.3xlarge, hgx-h200, trn2.48xlarge]
+pricing: spot
+efficiencies: [neuron-async, vllm-neuron-2026]
+prices: {trn2.3xlarge: {usd_per_chip_h: 1.5}}
+job: {chips: 4096, swap: drain}
+training: {tokens: 2T, chips: 64, seq: 4096}
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "buyer.yaml"
+    path.write_text(SCENARIO)
+    return path
+
+
+def test_a_chapter_takes_what_a_scenario_states_under_its_own_names(file):
+    one = scenarios.read(str(file))
+    taken = scenarios.parameters_of(one, "cost")
+    assert taken.parameters == {
+        "model": "qwen2.5-7b",
+        "system": "trn2.3xlarge",
+        "systems": ["hgx-h200", "trn2.48xlarge"],
+        "input_tokens": 1000,
+        "output_tokens": 256,
+        "tokens_per_s_per_user": [40],
+        "pricing": "spot",
+        "prices": ["usd_per_chip_h[trn2.3xlarge]=1.5"],
+    }
+    assert taken.unused == ("efficiencies",)
+    goodput, training = (scenarios.parameters_of(one, slug).parameters for slug in ("goodput", "training"))
+    assert (goodput["chips"], goodput["swap"]) == (4096, "drain")
+    assert (training["chips"], training["tokens"], training["seq"]) == (64, 2e12, 4096)
+    assert scenarios.parameters_of(one, "serving").parameters["interactivity_tokens_per_s"] == [40]
+    assert "stack" not in scenarios.parameters_of(one, "serving").parameters  # which takes one software
+    assert scenarios.parameters_of(one, "scale-out").parameters == {"system": "trn2.3xlarge", "models": ["qwen2.5-7b"]}
+
+
+STATED = {"model", "models", "system", "systems", "input_tokens"}
+
+
+def test_every_chapter_takes_a_scenario_or_says_that_it_shares_nothing(file):
+    one = scenarios.read(str(file))
+    for name in chapter.notebooks():
+        if STATED & chapter.parameters(name).keys():
+            chapter.check_parameters(name, scenarios.parameters_of(one, name).parameters)
+        else:
+            with pytest.raises(ValueError, match=f"chapter '{name}' has no parameter that the file states; it has "):
+                scenarios.parameters_of(one, name)
+
+
+SERVER = CHAPTER.replace('chip: str = "trainium3"', 'model: str = "llama-3.1-8b"').replace("chip)", "model)")
+
+
+def test_a_scenario_fills_the_parameters_of_a_report_and_what_is_typed_wins(home, file):
+    (chapter.CHAPTERS / "server.py").write_text(SERVER)
+    status, out, error = call("run", "server", "--scenario", file, "--no-page")
+    assert (status, out) == (0, "reports/server.ipynb\n")
+    assert error.startswith(f"{file}: the chapter takes model; the chapter does not use input_tokens, ")
+    assert "8 qwen2.5-7b" in (home / "reports" / "server.ipynb").read_text()
+    status, out, error = call("run", "server", "--scenario", file, "-p", "model=llama-3.2-1b", "--no-page")
+    assert "8 llama-3.2-1b" in (home / "reports" / "server.ipynb").read_text()
+    assert error.startswith(f"{file}: the chapter takes nothing; ")
+
+
+def test_several_scenarios_make_a_report_each_or_none(home, file, tmp_path):
+    (chapter.CHAPTERS / "server.py").write_text(SERVER)
+    other = tmp_path / "other.yaml"
+    other.write_text("model: llama-3.2-1b\n")
+    status, out, _ = call("run", "server", "--scenario", file, "--scenario", other, "--no-page", "-o", "out")
+    assert (status, out) == (0, "out/buyer/server.ipynb\nout/other/server.ipynb\n")
+    assert "8 llama-3.2-1b" in (home / "out" / "other" / "server.ipynb").read_text()
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "buyer.yaml").write_text("model: llama-3.2-1b\n")
+    other.write_text("model: llama-3.2-1b\nmodel: llama-3.2-1b\n")
+    for more, told in (
+        (tmp_path / "more" / "buyer.yaml", "--scenario: two files are called buyer; "),
+        (other, f"{other}: not plain YAML at line 2: the key 'model' stands twice"),
+        (tmp_path / "none.yaml", "source="),
+    ):
+        status, out, error = call("run", "server", "--scenario", file, "--scenario", more, "--no-page", "-o", "new")
+        assert (status, out) == (2, "")
+        assert told in error.splitlines()[-1]
+        assert not (home / "new").exists()
+
+
+def test_a_chapter_that_shares_no_parameter_with_a_scenario_says_so(home, file):
+    status, out, error = call("run", "small", "--scenario", file, "--no-page")
+    assert (status, out) == (2, "")
+    assert error == f"{file}: chapter 'small' has no parameter that the file states; it has batch, share, chip\n"
+    assert list(home.iterdir()) == []

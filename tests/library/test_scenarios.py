@@ -198,15 +198,130 @@ def test_the_schema_is_made_of_the_declarations_and_holds_what_a_scenario_states
     assert {name for name in layout.LOADS if name in arguments_of("plan")} | {"requests_per_s"} == set(
         schema["properties"]["load"]["properties"]
     )
-    stated = tm.scenario(yaml.safe_load(TEXT)).stated()
+    stated = tm.scenario(yaml.safe_load(TEXT + TRAIN)).stated()
     for name, value in stated.items():
-        if name in ("request", "job", "step"):
+        if name in ("request", "job", "step", "training"):
             assert value.keys() <= schema["properties"][name]["properties"].keys()
         else:
             assert name in schema["properties"]
 
 
+TRAIN = "training: {tokens: 100B, chips: 256, recompute: [none], zero: [1], sequence_parallel: [true], seq: 2048}\n"
+RUN = {"tokens": 1e11, "chips": 256, "recompute": ["none"], "zero": [1], "sequence_parallel": [True], "seq": 2048}
+OWN = {"trn2.3xlarge": 1.5, "hgx-h200": "capacity-block"}
+
+
+def test_a_comparison_is_the_same_through_the_call_the_scenario_and_the_terminal(path):
+    direct = tm.compare("llama-3.1-8b", REQUEST, SYSTEMS, precision="fp8", owner="neocloud", pricing=OWN)
+    one = tm.scenario(path).compare()
+    assert one.to_frame(bands=True).equals(direct.to_frame(bands=True))
+    assert one.break_even().equals(direct.break_even())
+    flags = ["--speed", 40, "--in", "1k", "--out", 256, "--precision", "fp8", "--owner", "neocloud", "--json"]
+    answer, of_flags = asked("compare", path), json.loads(call("compare", "llama-3.1-8b", *SYSTEMS, *flags)[1])
+    assert answer["lines"] == of_flags["lines"]
+    (tie,) = answer["price_ties"]
+    (published,) = of_flags["price_ties"]
+    assert (tie["usd_per_chip_h"], tie["pricing"], tie["against_pricing"]) == (1.5, "own price", "capacity-block")
+    # the tie of one system with the price of the other does not depend on what the first one costs
+    assert tie["break_even_usd_per_chip_h"] == pytest.approx(published["break_even_usd_per_chip_h"])
+    shown = call("compare", "--scenario", path)[1]
+    assert "its own price is $1.5" in shown
+    assert "per chip-hour, capacity-block)" in shown
+
+
+def test_speeds_and_a_baseline_of_a_file_reach_a_comparison_and_a_typed_speed_wins(path):
+    path.write_text(TEXT + "speeds: [50, 20]\nbaseline: trn2.3xlarge\n")
+    direct = tm.compare("llama-3.1-8b", REQUEST, SYSTEMS, precision="fp8", speeds=[20, 50], baseline=SYSTEMS[0])
+    assert tm.scenario(path).compare().to_frame(bands=True).equals(direct.to_frame(bands=True))
+    lines = asked("compare", path)["lines"]
+    assert [line["promised_tokens_per_s_per_user"] for line in lines] == [20, 20, 50, 50]
+    assert {line["baseline"] for line in lines} == {"trn2.3xlarge"}
+    typed = asked("compare", path, "--speed", "30")["lines"]
+    assert {line["promised_tokens_per_s_per_user"] for line in typed} == {30}
+
+
+def test_a_training_run_is_the_same_through_the_call_the_scenario_and_the_terminal(path):
+    path.write_text(TEXT + TRAIN)
+    direct = tm.train_run("llama-3.1-8b", SYSTEMS, **RUN, owner="neocloud", pricing=OWN)
+    assert tm.scenario(path).train_run().to_frame(bands=True).equals(direct.to_frame(bands=True))
+    rows = [row for row in asked("train", path) if row["renter_usd"]]
+    assert [row["renter_usd"] for row in rows] == pytest.approx(direct.to_frame(bands=True).renter_usd.tolist())
+    assert {row["system"] for row in rows} == set(SYSTEMS)
+    own = next(run for run in direct.runs if run.system.id == "trn2.3xlarge")
+    hours = float(own.chip_hours / own.useful().goodput)
+    assert own.renter_usd().value == pytest.approx(1.5 * hours)
+    assert own.precision.compute == "bf16"  # the file's fp8 is that of the deployment
+    fewer = [row for row in asked("train", path, "--chips", 128) if row["renter_usd"]]
+    assert {row["chips"] for row in fewer} == {128}
+
+
+def test_dollars_of_a_training_run_buy_hours_at_an_own_price():
+    dear = tm.train_run("llama-3.1-8b", "hgx-h200", **RUN, pricing=8.0)
+    cheap = tm.train_run("llama-3.1-8b", "hgx-h200", **RUN, pricing={"hgx-h200": 2.0})
+    assert dear.renter_usd().value == pytest.approx(4 * cheap.renter_usd().value)
+    with pytest.raises(ValueError, match="usd="):
+        tm.train_run("llama-3.1-8b", "hgx-h200", **RUN, usd=0.99 * dear.renter_usd().value, pricing=8.0)
+    for wrong in ("barter", -1, [1], {"hgx-h200": 0}, {"moon": 1}):
+        with pytest.raises(ValueError, match="pricing"):
+            tm.train_run("llama-3.1-8b", "hgx-h200", **RUN, pricing=wrong)
+
+
+def test_a_request_without_a_promised_speed_is_a_question(path):
+    path.write_text(TEXT.replace("  tokens_per_s_per_user: 40\n", ""))
+    free = tm.Request(1000, 256)
+    plan = asked("plan", path)
+    assert plan["request"]["tokens_per_s_per_user"] is None
+    best = tm.plan("llama-3.1-8b", free, SYSTEMS, precision="fp8").best
+    assert plan["best"]["tokens_per_s_per_chip"] == pytest.approx(best.tokens_per_s_per_chip)
+    assert [line["promised_tokens_per_s_per_user"] for line in asked("compare", path)["lines"]] == [None, None]
+    assert {row["promised_tokens_per_s_per_user"] for row in asked("cost", path)} == {None}
+    status, out, error = call("plan", "--scenario", path, "--users", 5)
+    assert (status, out, error.count("\n")) == (2, "", 1)
+    assert error.startswith("--users=")
+
+
+def test_own_prices_without_systems_reach_a_plan_and_the_others_keep_the_pricing(path):
+    path.write_text(TEXT.replace("systems: [trn2.3xlarge, hgx-h200]", "pricing: spot") + "load: {requests_per_s: 3}\n")
+    pricing = tm.scenario(path).ask("plan")["pricing"]
+    assert pricing["trn2.3xlarge"] == 1.5
+    assert {pricing[name] for name in tm.systems() if name != "trn2.3xlarge"} == {"spot"}
+    assert asked("plan", path)["demand"]["pricing"]["trn2.3xlarge"] == 1.5
+
+
+def test_a_scenario_that_nothing_satisfies_is_a_row_of_a_table(path, tmp_path):
+    path.write_text(TEXT + TRAIN)
+    fast = tmp_path / "fast.yaml"
+    fast.write_text(TEXT + TRAIN.replace("chips: 256", "days: 1e-4"))
+    status, out, error = call("train", "--scenario", path, "--scenario", fast)
+    assert (status, error) == (3, "")
+    lines = out.splitlines()
+    assert [line.split()[0] for line in lines] == ["scenario", str(path), str(fast)]
+    assert "--days=0.0001: " in lines[2]
+    told = json.loads(call("train", "--scenario", fast, "--scenario", path, "--json")[1])
+    assert told[0]["answer"]["valid"] is False
+    assert told[1]["answer"] == asked("train", path)
+
+
+def test_a_table_of_comparisons_has_a_row_for_each_speed(path, tmp_path):
+    other = tmp_path / "other.yaml"
+    other.write_text(TEXT + "speeds: [20, 30]\n")
+    lines = call("compare", "--scenario", path, "--scenario", other)[1].splitlines()
+    assert [line.split()[:2] for line in lines[1:]] == [[str(path), "40"], [str(other), "20"], [str(other), "30"]]
+
+
 BAD = {
+    "a speed that is no list": ("model: llama-3.1-8b\nspeeds: 20", "line 2: speeds=20"),
+    "a speed of nothing": ("model: llama-3.1-8b\nspeeds: [0]", "line 2: speeds=0"),
+    "no tokens": ("model: llama-3.1-8b\ntraining: {chips: 8}", "line 2: training: tokens is missing"),
+    "half a chip": ("model: llama-3.1-8b\ntraining: {tokens: 1T, chips: 8.5}", "line 2: training.chips=8.5"),
+    "an unknown policy": (
+        "model: llama-3.1-8b\ntraining: {tokens: 1T, recompute: [some]}",
+        "line 2: training.recompute='some'",
+    ),
+    "a price in the training": (
+        "model: llama-3.1-8b\ntraining: {tokens: 1T, pricing: spot}",
+        "line 2: training.pricing: there is no such key",
+    ),
     "a key twice": ("model: llama-3.1-8b\nmodel: qwen2.5-7b", "line 2: the key 'model' stands twice"),
     "an unknown key": ("model: llama-3.1-8b\nrequests: {}", "line 2: requests: there is no such key; nearest: request"),
     "an unknown key inside": (
@@ -298,6 +413,8 @@ def test_what_a_question_needs_is_named_where_the_file_does_not_state_it(tmp_pat
     for ask, lacking in (
         (one.plan, "request"),
         (one.token_cost, "request"),
+        (one.compare, "request"),
+        (one.train_run, "systems"),
         (one.energy, "step"),
         (one.validate, "measurements"),
     ):
@@ -305,7 +422,7 @@ def test_what_a_question_needs_is_named_where_the_file_does_not_state_it(tmp_pat
             ask()
     with pytest.raises(ValueError, match="name one of the systems of the scenario, which are none"):
         one.goodput()
-    for command in ("plan", "cost", "power", "goodput"):
+    for command in ("plan", "compare", "cost", "power", "goodput", "train"):
         status, out, error = call(command, "--scenario", path)
         assert (status, out) == (2, "")
         assert error.splitlines()[-1].startswith(("Error: Missing ", str(path)))

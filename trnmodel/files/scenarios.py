@@ -204,16 +204,20 @@ def named_arguments(one: Scenario, call: str) -> dict[str, Any]:
     held = {name: value for name, value in {**one.settings, **one.load}.items() if name in names}
     own = {system: prices[RENT] for system, prices in one.prices.items() if RENT in prices}
     if own and "pricing" in names:
-        held["pricing"] = _pricing(one, own, arguments_of(call)["pricing"].default)
+        held["pricing"] = _pricing(one, own, call)
     return held
 
 
-def _pricing(one: Scenario, own: Mapping[str, float], default: str) -> dict[str, Any]:
-    """Return own prices of a chip-hour by system, with the pricing of those that have none."""
+def _pricing(one: Scenario, own: Mapping[str, float], call: str) -> dict[str, Any]:
+    """Return own prices of a chip-hour by system, with the pricing of those that have none.
+
+    The price of a system of one's own is published nowhere, and `tm.token_cost` alone takes its name.
+    """
+    default = arguments_of(call)["pricing"].default
     general = one.settings.get("pricing", default)
     if isinstance(general, Mapping):
         return {**general, **own}
-    stated = [system.id for system in one.systems]
+    stated = [system.id for system in one.systems if call == "token_cost" or system.status != "custom"]
     every = systems_of_the_catalog() if not stated and general != default else stated
     return {**dict.fromkeys(every, general), **own}
 

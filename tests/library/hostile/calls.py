@@ -267,6 +267,7 @@ def served() -> Deployment:
 
 
 SCENARIO = {"model": "llama-3.2-1b", "request": {"input_tokens": 512, "output_tokens": 64}, "systems": "trn2.3xlarge"}
+SCENARIO |= {"training": {"tokens": 1e9, "chips": 16, "recompute": ["none"], "zero": [1]}}
 SCENARIO |= {"job": {"chips": 64}, "step": {"tp": 4, "batch": 4, "context": 512}, "precision": "bf16"}
 
 
@@ -347,13 +348,20 @@ def _searches() -> Iterator[Call]:
     both = f"systems='trn2.3xlarge', prefill_systems='trn2.3xlarge', {PROMISED}"
     for name, asked, kinds in (
         ("tm.plan", f"model='llama-3.1-8b', {both}", "object: systems prefill_systems; any: pricing"),
-        ("tm.compare", f"model='llama-3.2-1b', {ends}", "object: systems; any: region"),
+        ("tm.compare", f"model='llama-3.2-1b', {ends}", "object: systems; any: pricing region"),
     ):
         yield _call("doors", name, asked, kinds)
 
 
 def _files() -> Iterator[Call]:
     yield _call("rows", "tm.scenario", "source=measuring()", "object: source", also={"source": ("scenario",)})
+    yield _call(
+        "rows",
+        "tm.scenario_table",
+        "sources=[SCENARIO], call='energy', executor=None, progress=False",
+        "object: sources; executor: executor",
+        also={"sources": ("scenario",)},
+    )
     yield _call("rows", "tm.check", "path=plan_file()", "object: path")
     yield _call(
         "rows",
@@ -362,7 +370,12 @@ def _files() -> Iterator[Call]:
         "object: source path answer",
         also={"source": ("scenario",)},
     )
-    for section, names in (("request", "input_tokens output_tokens"), ("job", "chips"), ("step", "tp batch context")):
+    for section, names in (
+        ("request", "input_tokens output_tokens"),
+        ("job", "chips"),
+        ("step", "tp batch context"),
+        ("training", "tokens"),
+    ):
         yield _call(
             "rows", f"scenario_with({section!r})", "", f"any: {names}", also=dict.fromkeys(names.split(), ("scenario",))
         )
@@ -371,7 +384,7 @@ def _files() -> Iterator[Call]:
         "tm.train_run",
         "model='llama-3.2-1b', systems=['hgx-a100', 'hgx-h100'], tokens=1e12, chips=16, seq=2048, global_batch=8, "
         "recompute=['none'], zero=[1], sequence_parallel=[True]",
-        "object: systems; list: recompute; any: zero sequence_parallel region",
+        "object: systems; list: recompute; any: zero sequence_parallel pricing region",
     )
 
 
@@ -424,7 +437,7 @@ def _roots() -> Iterator[Call]:
         "tm.train_run",
         "model='llama-3.2-1b', systems='hgx-a100', tokens=1e12, chips=8, seq=2048, global_batch=8, batch_slack=0.0, "
         "recompute=['none'], zero=[1], sequence_parallel=[True]",
-        "object: systems; list: recompute; any: zero sequence_parallel region",
+        "object: systems; list: recompute; any: zero sequence_parallel pricing region",
     )
     yield _call("doors", f"{RUN}.days_at", "mfu=0.4", "number: mfu")
     yield _call(
