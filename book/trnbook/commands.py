@@ -64,12 +64,12 @@ def run(
     with plain_errors():
         folder = _folder(out_dir)
         typed = (report.read_parameters(file) if file else {}) | _pairs(parameter)
-        asked = {place: values | typed for place, values in _stated(chapter, scenario, folder, typed).items()}
-        for values in asked.values():
+        wanted = {place: values | typed for place, values in _stated(chapter, scenario, folder, typed).items()}
+        for values in wanted.values():
             checked = report.check_parameters(chapter, values)
-            if len(asked) > 1:
+            if len(wanted) > 1:
                 report.check_answers(chapter, checked)
-        for place, values in asked.items():
+        for place, values in wanted.items():
             _report(chapter, values, place, page)
 
 

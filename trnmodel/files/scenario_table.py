@@ -67,7 +67,7 @@ def scenario_table(
     """
     checked_executor(executor)
     named = [(_label(source, place), source) for place, source in enumerate(_listed(sources), 1)]
-    read = [(label, _told(label, partial(scenario, source))) for label, source in named]
+    read = [(label, _described(label, partial(scenario, source))) for label, source in named]
     ask = partial(_rows, call=call)
     answers = map(ask, read) if executor is None else executor.map(ask, read)
     return _below(with_bar(answers, len(read), progress))
@@ -88,7 +88,7 @@ def _label(source: Any, place: int) -> str:
     return source.origin or str(place) if isinstance(source, Scenario) else str(source)
 
 
-def _told(label: str, ask: Callable[[], Any]) -> Any:
+def _described(label: str, ask: Callable[[], Any]) -> Any:
     """Return what is asked; name the scenario in what is refused."""
     try:
         return ask()
@@ -102,7 +102,7 @@ def _rows(read: tuple[str, Scenario], call: str) -> pd.DataFrame:
     """Return the rows of one scenario, with what the table calls it in front."""
     label, one = read
     try:
-        rows = _told(label, partial(_answer, one, call))
+        rows = _described(label, partial(_answer, one, call))
     except ImpossibleError as error:
         rows = tidy([{"model": one.model.id, "valid": False, "reason": str(error)}])
     rows.insert(0, "scenario", label)

@@ -127,7 +127,7 @@ METHODS: dict[str, tuple[str, str]] = {
     "Pair.chip_s": ("resource='memory'", "choice: resource"),
     "Pair.energy": ("facility='aws-air'", "choice: facility; object: power"),
     "Comparison.at": ("speed=20.0", "one: speed"),
-    "Comparison.break_even": ("speed=20.0", "one: speed; choice: pricing owner; any: region"),
+    "Comparison.break_even": ("speed=20.0", "one: speed; choice: owner; any: region pricing"),
     "Comparison.compared_with": ("speed=20.0", "one: speed"),
     "Comparison.difference": ("a='trn2.3xlarge', b='inf2.48xlarge', speed=20.0", "choice: a b; one: speed"),
     "Plan.reason": ("", "choice: c"),

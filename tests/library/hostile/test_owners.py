@@ -94,6 +94,24 @@ TAKES = {
     "plan.merit": ("", RACK, False, lambda one: tm.plan(SMALL, ASK, RACK).merit(one)),
     "plan.capacity_of": ("", RACK, False, lambda one: tm.plan(SMALL, ASK, RACK).capacity_of(one)),
     "plan(pricing=)": ("Rent", RACK, False, lambda one: tm.plan(SMALL, ASK, RACK, pricing=one).capacity),
+    "compare(pricing=)": (
+        "Rent",
+        RACK,
+        False,
+        lambda one: tm.compare(SMALL, ASK, [RACK, "trn2.3xlarge"], pricing=one).break_even(),
+    ),
+    "break_even(pricing=)": (
+        "Rent",
+        RACK,
+        False,
+        lambda one: tm.compare(SMALL, ASK, [RACK, "trn2.3xlarge"]).break_even(pricing=one),
+    ),
+    "train_run(pricing=)": (
+        "Rent",
+        OTHER,
+        False,
+        lambda one: tm.train_run(SMALL, OTHER, chips=8, pricing=one, **TRAIN).renter_usd(),
+    ),
     "save_plan(answer=)": ("Plan", RACK, True, lambda one: saved(one)),
 }
 FREE = ("energy",)  # takes a step or a server of any system: there is nothing else that it could differ from
@@ -163,6 +181,9 @@ def test_every_call_that_takes_a_result_is_among_the_pairs():
         ("merit", "c"),
         ("capacity_of", "c"),
         ("plan", "pricing"),
+        ("compare", "pricing"),
+        ("break_even", "pricing"),
+        ("train_run", "pricing"),
         ("save_plan", "answer"),
     }
 
