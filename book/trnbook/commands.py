@@ -64,12 +64,12 @@ def run(
     with plain_errors():
         folder = _folder(out_dir)
         typed = (report.read_parameters(file) if file else {}) | _pairs(parameter)
-        wanted = {place: values | typed for place, values in _stated(chapter, scenario, folder, typed).items()}
-        for values in wanted.values():
+        by_folder = {place: values | typed for place, values in _stated(chapter, scenario, folder, typed).items()}
+        for values in by_folder.values():
             checked = report.check_parameters(chapter, values)
-            if len(wanted) > 1:
+            if len(by_folder) > 1:
                 report.check_answers(chapter, checked)
-        for place, values in wanted.items():
+        for place, values in by_folder.items():
             _report(chapter, values, place, page)
 
 

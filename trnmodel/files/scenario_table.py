@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trnmodel.arguments import ImpossibleError, listed, refuse
+from trnmodel.catalog import untrusted
 from trnmodel.declared import Checked, Flag, Word, declare
 from trnmodel.files.layout import LOAD, SYSTEMS
 from trnmodel.files.scenarios import Scenario, needed, scenario
@@ -67,7 +69,7 @@ def scenario_table(
     """
     checked_executor(executor)
     named = [(_label(source, place), source) for place, source in enumerate(_listed(sources), 1)]
-    read = [(label, _described(label, partial(scenario, source))) for label, source in named]
+    read = [(label, _naming(label, partial(scenario, source))) for label, source in named]
     ask = partial(_rows, call=call)
     answers = map(ask, read) if executor is None else executor.map(ask, read)
     return _below(with_bar(answers, len(read), progress))
@@ -83,12 +85,12 @@ def _listed(sources: Any) -> list[Any]:
 
 def _label(source: Any, place: int) -> str:
     """Return what a table calls a scenario: its file, or its place in the list."""
-    if isinstance(source, Mapping):
-        return str(place)
-    return source.origin or str(place) if isinstance(source, Scenario) else str(source)
+    if isinstance(source, str | Path):
+        return untrusted.printed(Path(source)) if "\0" not in str(source) else str(place)
+    return (source.origin if isinstance(source, Scenario) else "") or str(place)
 
 
-def _described(label: str, ask: Callable[[], Any]) -> Any:
+def _naming(label: str, ask: Callable[[], Any]) -> Any:
     """Return what is asked; name the scenario in what is refused."""
     try:
         return ask()
@@ -102,7 +104,7 @@ def _rows(read: tuple[str, Scenario], call: str) -> pd.DataFrame:
     """Return the rows of one scenario, with what the table calls it in front."""
     label, one = read
     try:
-        rows = _described(label, partial(_answer, one, call))
+        rows = _naming(label, partial(_answer, one, call))
     except ImpossibleError as error:
         rows = tidy([{"model": one.model.id, "valid": False, "reason": str(error)}])
     rows.insert(0, "scenario", label)

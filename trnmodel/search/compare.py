@@ -176,6 +176,8 @@ def compare(
     fitting = {c.system.id for c in lines}
     refused = {one.id: planner.why_none(questions[one.id], one) for one in specs if one.id not in fitting}
     prices = PricesAsked(checked_pricing(pricing), region, owner).checked()
+    for spec in specs:
+        prices.of(spec)  # which refuses the price of another system
     return Comparison(own, wanted, tuple(several), tuple(lines), refused, base, questions, prices)
 
 

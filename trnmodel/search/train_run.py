@@ -622,6 +622,7 @@ def train_run(
 
 def _run(question: TrainRunQuestion, system: System) -> TrainRun:
     """Return the run of a question on one system; raise ImpossibleError where it takes too long or costs too much."""
+    question.rent_of(system)  # which refuses the price of another system
     if question.chips is not None:
         run = _best(question, domains(system, question.chips))
     else:

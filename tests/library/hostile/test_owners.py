@@ -98,19 +98,19 @@ TAKES = {
         "Rent",
         RACK,
         False,
-        lambda one: tm.compare(SMALL, ASK, [RACK, "trn2.3xlarge"], pricing=one).break_even(),
+        lambda one: tm.compare(SMALL, ASK, [RACK, OTHER], pricing={RACK: one}),
     ),
     "break_even(pricing=)": (
         "Rent",
         RACK,
         False,
-        lambda one: tm.compare(SMALL, ASK, [RACK, "trn2.3xlarge"]).break_even(pricing=one),
+        lambda one: tm.compare(SMALL, ASK, [RACK, OTHER]).break_even(pricing={RACK: one}),
     ),
     "train_run(pricing=)": (
         "Rent",
         OTHER,
         False,
-        lambda one: tm.train_run(SMALL, OTHER, chips=8, pricing=one, **TRAIN).renter_usd(),
+        lambda one: tm.train_run(SMALL, OTHER, chips=8, pricing=one, **TRAIN),
     ),
     "save_plan(answer=)": ("Plan", RACK, True, lambda one: saved(one)),
 }
