@@ -8,9 +8,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 WORDS = set((ROOT / "tests" / "private_words.txt").read_text().split())
 PACKAGES = [ROOT / "trnmodel", ROOT / "book" / "trnbook"]
-SEARCHES = "chip_seconds compare plan plan_card sweep train_report train_run train_search".split()
 REBUILT = [ROOT / "trnmodel" / "evidence"]  # by the next issues, names with them
-REBUILT += [ROOT / "trnmodel" / "search" / f"{name}.py" for name in SEARCHES]
 MODULES = sorted(
     path
     for package in PACKAGES

@@ -91,12 +91,12 @@ Markdown(
         + (f"; in {eight.precision.upper()} {train_table.days(by_key[eight])}" if eight else ""),
         unit="days",
         mark=str(run.basis),
-        rival=f"{called[rest[0][1]]} with {best.told()}" if best else "",
+        rival=f"{called[rest[0][1]]} with {best.describe()}" if best else "",
         rank="Ahead of it" if best and best.days < run.days else "Next best",
         alone="" if best else f"no other system of these runs it in {wide} on {head.kind} software",
         proof="Check: runs and steps that were measured",
         more=f"It fits: the fullest rank holds {format_digits(float(step.memory_bytes_per_rank) / GIB, 3)} of {format_digits(float(step.capacity_bytes) / GIB, 3)} GiB. With failures the "
-        f"calendar says {run.calendar_days().told('days')}. "
+        f"calendar says {run.calendar_days().describe('days')}. "
         + (
             f"**It is extrapolated** ({str(run.basis_reason).replace(': ', ' ')}), and the band is wider for it. "
             if run.basis_reason
@@ -190,7 +190,7 @@ assert np.isclose(mfu, float(run.mfu))
 Markdown(
     f"**By hand, {here}.** {tokens:,.15g} tokens / {batch:,.0f} = {steps:,.0f} steps of {format_digits(time_s, 4)} s = {format_digits(steps * time_s / DAY, 4)} days; the package says "
     f"{format_digits(float(run.days), 4)}. A step has {flop:.4g} FLOP, {flop / batch / m.active_params():.2f} for each token and active parameter; over {format_digits(time_s, 4)} s x {run.chips:,.0f} x "
-    f"{train_table.peak(run) / TFLOP:,.0f} TFLOP/s it is an MFU of {mfu:.1%}; the package says {float(run.mfu):.1%}. The mapping: {run.words}."
+    f"{train_table.peak(run) / TFLOP:,.0f} TFLOP/s it is an MFU of {mfu:.1%}; the package says {float(run.mfu):.1%}. The mapping: {run.configuration}."
 )
 
 # %% [markdown]

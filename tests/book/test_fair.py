@@ -19,6 +19,7 @@ def decode(system, **more):
 
 def test_captions_end_with_what_is_not_measured():
     table = sweep(decode, {"system": [TRN2, TRN3]}, progress=False)
+    table = table.assign(basis=table.basis.astype(str), system=table.system.astype(str))
     table.loc[table.system == TRN2, "basis"] = "measured"
     words = f"As fast (extrapolated: vllm-neuron-2026 on {tm.system(TRN3).name})"
     assert charts.table(table, caption="As fast", download="d").caption == words

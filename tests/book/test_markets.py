@@ -449,9 +449,13 @@ def test_the_watts_at_which_tokens_cost_the_same():
 
     def known(system, chip_s, hour, **more):
         many = lambda drawn, value: np.full(len(drawn[f"blended {system}"]), value)  # noqa: E731
-        ask = lambda drawn, **moved: many(drawn, hour + moved["tdp_w"] / 100 if moved else hour)  # noqa: E731
+        ask = lambda drawn: many(drawn, hour)  # noqa: E731
+        level = lambda which, drawn, target: 100 * (target - hour)  # noqa: E731
         told = {"uncertain": lambda: {f"blended {system}": (0.0, 1.0, 2.0)}, "causes": tuple, "valid": True}
-        told |= {"drawn_chip_s": lambda drawn: many(drawn, chip_s), "owned": SimpleNamespace(drawn_usd_per_h=ask)}
+        told |= {
+            "drawn_chip_s": lambda drawn: many(drawn, chip_s),
+            "owned": SimpleNamespace(drawn_usd_per_h=ask, drawn_break_even=level),
+        }
         return line(system, **told | more)
 
     def asked(software):

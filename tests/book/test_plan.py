@@ -28,7 +28,7 @@ def test_every_cell_of_a_cover_is_a_plan_and_half_the_hbm_rate_changes_them():
         np.testing.assert_equal(
             (line.tokens_per_s_per_chip_low, line.tokens_per_s_per_chip_high), found.best.ends("tokens_per_s_per_chip")
         )
-        np.testing.assert_equal(line.ideal_tokens_per_s_per_chip, found.beside[-1].tokens_per_s_per_chip)
+        np.testing.assert_equal(line.ideal_tokens_per_s_per_chip, found.other_software[-1].tokens_per_s_per_chip)
         assert line.command == found.command
     assert (half.tokens_per_s_per_chip.fillna(0) < table.tokens_per_s_per_chip.fillna(1)).all()
     assert (

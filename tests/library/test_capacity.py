@@ -212,6 +212,27 @@ def test_a_system_without_a_price_is_not_ranked_by_dollars_but_has_its_tie():
     assert tie == pytest.approx(1e6 / (chips * MONTH_H), rel=0.01)
 
 
+def test_of_systems_for_rent_that_tie_the_cheapest_on_the_fewest_instances_comes_first():
+    made = tm.plan(MODEL, REQUEST, users=2000)
+    rented = [c for c in made.choices if c.valid and c.system.status == "for rent"]
+    tied = [c for c in rented if made.merit(c) >= 0.99 * made.merit(rented[0])]
+    assert len(tied) > 1
+    bills = {c.place: made.capacity_of(c) for c in tied}
+    least = min(one.usd_per_month for one in bills.values())
+    cheap = [one for one in bills.values() if one.usd_per_month <= 1.05 * least]
+    assert made.for_rent.place == min(cheap, key=lambda one: one.instances).system.id
+
+
+def test_what_is_behind_within_a_limit_is_behind_in_total():
+    made = tm.plan(MODEL, REQUEST, ["trn2.48xlarge", "trn3-nl72x2-pcie160", "hgx-h200"], site_w=2e6)
+    card = "\n".join(made.card())
+    others = [c for c in made.choices[1:] if c.place not in made.same]
+    for c in others:
+        share = 1 - made.capacity_of(c).tokens_per_s / made.capacity.tokens_per_s
+        assert 0 < share < 1
+        assert f"{share:.0%} less".replace("%", " %") in card
+
+
 def test_bands_of_counts_are_ranges_of_the_draws():
     made = sized(users=2000)
     c, held = made.best, made.capacity

@@ -296,3 +296,8 @@ def test_the_hour_of_a_break_even_is_named_by_the_caller():
         ours.break_even("chip_usd", usd_per_h=rival.usd_per_h)
     at = ours.break_even("chip_usd", useful_usd_per_h=rival.useful_usd_per_h)
     assert tm.tco(RACK, chip_usd=at).useful_usd_per_h == pytest.approx(float(rival.useful_usd_per_h))
+
+
+def test_what_all_owners_have_in_common_is_no_owner():
+    with pytest.raises(ValueError, match=r"owner='owner': allowed is one of hyperscaler, neocloud"):
+        tm.tco("hgx-h100", owner="owner")

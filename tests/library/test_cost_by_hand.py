@@ -168,10 +168,10 @@ def line(system, software="ideal", why="", drawn=4.0, prices=3.0, **more):
         "blended_usd_per_mtoken": 4.0,
         "ends": lambda name: {"blended_usd_per_mtoken": (2.0, 9.0)}[name],
     }
-    one |= {"rent": SimpleNamespace(why=why), "waits": False, "told": lambda name="": f"{name} told"}
+    one |= {"rent": SimpleNamespace(why=why), "waits": False, "describe": lambda name="": f"{name} told"}
     one |= {
-        "price_told": lambda: "3 USD",
-        "load_told": lambda: "a load",
+        "price_text": lambda: "3 USD",
+        "load_text": lambda: "a load",
         "to_frame": lambda bands: pd.DataFrame({"x": [1]}),
     }
     return SimpleNamespace(**one | more)
@@ -313,11 +313,11 @@ def test_the_least_that_is_asked_of_costs(monkeypatch):
 
 def test_an_owner_s_hour_as_a_price():
     cost = tm.tco(SOLD)
-    found = token_cost._owned(cost)
+    found = token_cost.owned_rent(cost)
     assert (found.why, found.sold_chips, found.pricing) == ("", 8, "owned by a hyperscaler")
     assert found.ranges["usd_per_chip_h"] == tuple(map(float, cost.ends("useful_usd_per_h")))
-    many = token_cost._owned(tm.tco(SOLD, utilisation=np.array([0.5, 1.0])))
+    many = token_cost.owned_rent(tm.tco(SOLD, utilisation=np.array([0.5, 1.0])))
     assert (many.usd_per_chip_h.shape, dict(many.ranges)) == ((2,), {})
-    none = token_cost._owned(tm.tco("trn1.32xlarge"))
+    none = token_cost.owned_rent(tm.tco("trn1.32xlarge"))
     assert none.why.startswith("trn1.32xlarge, owned: no source prices the server")
     assert dict(none.ranges) == {}

@@ -14,7 +14,7 @@ from trnmodel.catalog.trainers import Trainer, trainer
 from trnmodel.search import train_search
 from trnmodel.search.frontier import best_at, frontiers
 from trnmodel.search.grid import options_of
-from trnmodel.search.single import best_choice, questions_of
+from trnmodel.search.single import best_choice, candidates, options_for, questions_of
 from trnmodel.serving.server import disaggregate
 from trnmodel.training import rank
 
@@ -46,7 +46,14 @@ CALLS = {
     "tm.efficiencies": (tm.efficiencies, {"chip": "trainium2"}),
 }
 PASS_ON = {train_search.grid, rank.rank}  # what the calls of training take, inside of these
-PASS_ON |= {best_at, best_choice, options_of, questions_of}  # what searches take, inside of `tm.plan` and its kin
+PASS_ON |= {
+    best_at,
+    best_choice,
+    candidates,
+    options_for,
+    options_of,
+    questions_of,
+}  # what searches take, inside of `tm.plan` and its kin
 PASS_ON |= {options}  # takes options too, and lists of them: `test_options.py`
 WORDS = ("public", "hand-tuned", "ideal")
 SEARCHES = ("tm.plan", "tm.compare", "frontiers")  # whose "public" is the stack with every documented option

@@ -284,9 +284,9 @@ def test_the_default_is_what_is_on_offer():
     assert {tm.system(name).status for name in named} <= {"for rent", "announced"}
     assert set(answer.why) == named - {answer.best.system.id}
     assert all(answer.why.values())
-    assert [b.stack.kind for b in answer.beside] == ["hand-tuned", "ideal"]
+    assert [b.stack.kind for b in answer.other_software] == ["hand-tuned", "ideal"]
     assert answer.best.stack.kind == "public"
-    assert answer.best.tokens_per_s_per_chip < answer.beside[1].tokens_per_s_per_chip
+    assert answer.best.tokens_per_s_per_chip < answer.other_software[1].tokens_per_s_per_chip
     assert answer.runner_up.system.id != answer.best.system.id
 
 

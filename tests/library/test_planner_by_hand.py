@@ -251,9 +251,9 @@ def test_systems_that_do_what_the_best_does():
         SimpleNamespace(valid=True, merit=lambda merit=merit: merit, place=name)
         for name, merit in (("a", 100.0), ("b", 99.1), ("c", 98.9), ("d", 98.4))
     ]
-    assert plan.Plan.same.fget(SimpleNamespace(choices=choices)) == ["b"]
+    assert plan.Plan.same.fget(SimpleNamespace(choices=choices, merit=lambda c: c.merit())) == ["b"]
     slow = SimpleNamespace(valid=False, merit=lambda: 100.0, place="e")
-    assert plan.Plan.same.fget(SimpleNamespace(choices=[choices[0], slow])) == []
+    assert plan.Plan.same.fget(SimpleNamespace(choices=[choices[0], slow], merit=lambda c: c.merit())) == []
 
 
 def test_how_much_may_be_drawn():
@@ -267,7 +267,7 @@ def test_how_much_may_be_drawn():
 def test_a_short_run_is_told_in_hours():
     run = tm.train_run("llama-3.1-8b", TRN2, tokens=1e6, chips=16, global_batch=4)
     assert run.days < 1 / 24
-    assert run.told().startswith(f"{float(run.days) * 24:.2g} h (")
+    assert run.describe().startswith(f"{float(run.days) * 24:.2g} h (")
     with pytest.raises(ValueError, match="chips=1048577"):
         tm.train_run("llama-3.1-8b", TRN2, tokens=1e6, chips=2**20 + 1)
 

@@ -169,14 +169,14 @@ def test_a_prompt_of_one_token_has_a_cost():
 
 
 def test_a_cost_is_told_in_words_or_why_there_is_none(costs):
-    assert costs["trn3-nl72x2-pcie160", "ideal"].told() == "no price is published"
+    assert costs["trn3-nl72x2-pcie160", "ideal"].describe() == "no price is published"
     one = costs["trn2.48xlarge", "hand-tuned"]
-    assert float(one.told().split(" ")[0]) == pytest.approx(float(one.generated_usd_per_mtoken), rel=0.06)
-    assert one.told().endswith(f"; {one.basis})")
+    assert float(one.describe().split(" ")[0]) == pytest.approx(float(one.generated_usd_per_mtoken), rel=0.06)
+    assert one.describe().endswith(f"; {one.basis})")
     assert one.chance == 1
     fast = tm.token_cost("llama-3.3-70b", replace(ASK, tokens_per_s_per_user=50), "hgx-h200")["hgx-h200", "public"]
     assert 0 < fast.chance < 1
-    assert re.search(r"; the promise holds in \d+ % of the draws\)$", fast.told())
+    assert re.search(r"; the promise holds in \d+ % of the draws\)$", fast.describe())
 
 
 def test_a_tie_with_an_unpriced_system_is_no_number(costs):
@@ -325,7 +325,7 @@ def test_spares_beside_full_instances_and_no_rate():
         assert one.at_load_usd_per_mtoken == pytest.approx(4 * one.generated_usd_per_mtoken, rel=1e-12)
         below, above = one.ends("at_load_usd_per_mtoken")
         assert (below, above) == pytest.approx((4 * one.low, 4 * one.high), rel=1e-12)
-    assert "whole full instances, 50 % of the time, 1 spare" in found.told("trn2.48xlarge")[1]
+    assert "whole full instances, 50 % of the time, 1 spare" in found.describe("trn2.48xlarge")[1]
 
 
 def test_a_rate_of_many_replicas_pays_for_whole_systems():

@@ -8,6 +8,8 @@ import pytest
 
 import trnmodel as tm
 from trnmodel.catalog.stacks import IDEAL
+from trnmodel.draws import TAIL, cause, deviations
+from trnmodel.serving import server
 from trnmodel.serving.server import disaggregate
 
 CHIP = replace(tm.chip("h100"), peak_flop_per_s={"bf16": 1e28}, hbm_bytes_per_s=1e28, hbm_bytes=1e18)
@@ -294,3 +296,95 @@ def test_steps_that_fit_do_not_help_prompts_that_do_not(batching):
     assert step.memory_bytes_per_rank < between
     found = serve(0.1, system=replace(CHIP, hbm_bytes=between), max_batch=1, batching=batching, efficiencies=IDEAL)
     assert found.reason == "does not fit in memory"
+
+
+TRN2 = tm.system("trn2.48xlarge")
+LLAMA = {"model": "llama-3.1-8b", "system": TRN2, "mapping": tm.Mapping(tp=8)}
+
+
+def in_order(values):
+    """The 50th lowest and the 50th highest of 1,000 draws bound the 90 % between them."""
+    return np.sort(values)[[49, 950]]
+
+
+def stretched(phase, widths):
+    """Factors of a time in the common draws, from its half-widths."""
+    z = deviations(cause(tm.efficiencies("trainium2"), TRN2, phase)) / TAIL
+    return np.exp(np.where(z < 0, z * widths[0], z * widths[1]))
+
+
+def test_a_band_of_few_slots_by_hand():
+    """8 slots make more than fewer do, so that no draw has others: 8 requests take 256 steps and 8 prompts."""
+    found = tm.serve(**LLAMA, request=tm.Request(1024, 256), max_batch=8)
+    step = tm.decode_step(**LLAMA, batch=8, context=1024 + 128, max_context=1280)
+    prompt = tm.prefill(**LLAMA, input_tokens=1024, max_context=1280)
+    steps_s = 256 * float(step.time_s) * stretched("decode", step.widths("time_s"))
+    prompts_s = 8 * float(prompt.time_s) * stretched("prefill", prompt.widths("time_s"))
+    rate = 8 / (steps_s + prompts_s)
+    for name, drawn in (
+        ("requests_per_s", rate),
+        ("tokens_per_s", 256 * rate),
+        ("tokens_per_s_per_chip", 256 * rate / 2),  # 4 logical cores of a chip
+        ("tpot_mean_s", (steps_s + prompts_s) / 256),
+        ("prefill_utilisation", prompts_s / (steps_s + prompts_s)),
+    ):
+        assert found.ends(name) == pytest.approx(in_order(drawn), rel=1e-9), name
+    assert found.ends("batch") == pytest.approx((8, 8))
+
+
+def test_slots_adapt_in_the_draws_so_that_the_promise_holds():
+    """At 30 tokens/s the slowest software has fewer than 64 sequences; with 8 slots it never needs to."""
+    ask = {**LLAMA, "request": tm.Request(1024, 256, tokens_per_s_per_user=30)}
+    many, few = (tm.serve(**ask, max_batch=slots) for slots in (64, 8))
+    assert many.ends("batch")[0] < 60
+    assert few.ends("batch") == pytest.approx((8, 8))
+    for one in (many, few):
+        assert one.ends("tpot_mean_s")[1] <= 1 / 30 * (1 + 1e-9)
+        low, high = one.ends("tokens_per_s_per_chip")
+        assert low < 0.9 * one.tokens_per_s_per_chip < one.tokens_per_s_per_chip < 0.97 * high
+    broken = tm.serve(**LLAMA, request=tm.Request(1024, 256, tokens_per_s_per_user=1e4), max_batch=64)
+    assert np.isnan(broken.ends("tokens_per_s_per_chip")).all()
+
+
+def test_a_stated_load_has_no_band_and_its_times_have_that_of_their_steps():
+    found = tm.serve(**LLAMA, request=tm.Request(1024, 256, requests_per_s=1), max_batch=8)
+    for name in ("requests_per_s", "tokens_per_s", "tokens_per_s_per_chip"):
+        assert found.ends(name) == (getattr(found, name),) * 2
+    below, above = found.decode_step.widths("time_s", part="load")
+    wider = np.maximum(found.decode_step.widths("time_s"), (below, above))
+    assert found.ends("tpot_mean_s") == pytest.approx(found.tpot_mean_s * np.exp([-wider[0], wider[1]]))
+
+
+@pytest.mark.parametrize(("points", "at_once"), [(40_000, 4), (30, 1), (1, 8)])
+def test_bands_of_many_servers_are_those_of_each(monkeypatch, points, at_once):
+    """Prompts, speeds, slots, mappings and a field of the chip vary; 30 tokens/s are too fast for the last."""
+    monkeypatch.setattr(server, "POINTS", points)
+    monkeypatch.setattr(server, "DRAWN_AT_ONCE", at_once)
+    prompts, tps, speeds, slots = [[512], [2048]], [[2], [8]], [10, 20, 1000], [16, 8, 4]
+    rates = TRN2.chip.hbm_bytes_per_s * np.array([0.9, 0.5, 0.9])
+    chips = [replace(TRN2, chip=replace(TRN2.chip, hbm_bytes_per_s=rate)) for rate in (rates, *rates)]
+
+    def served(where, prompt, tp, speed, slots):
+        return tm.serve("llama-3.1-8b", tm.Request(prompt, 128, speed), where, tm.Mapping(tp=tp), max_batch=slots)
+
+    many = served(chips[0], np.array(prompts), np.array(tps), speeds, slots)
+    for name in ("tokens_per_s_per_chip", "ttft_s", "tpot_p99_s", "request_s"):
+        low, high = many.ends(name)
+        assert low.shape == high.shape == (2, 3)
+        for i, j in np.ndindex(2, 3):
+            one = served(chips[1 + j], prompts[i][0], tps[i][0], speeds[j], slots[j])
+            expected = pytest.approx(tuple(map(float, one.ends(name))), rel=1e-9, nan_ok=True)
+            assert (low[i, j], high[i, j]) == expected, (name, i, j)
+            assert np.isnan(low[i, j]) == (j == 2)
+
+
+def test_a_server_that_runs_has_a_band_where_a_plan_has_no_room():
+    """Steps and prompts fit by themselves, cache and prompts together at no batch: the draws keep its own slots."""
+    ask = {"model": "llama-3.1-8b", "efficiencies": "ideal", "mapping": tm.Mapping(ep=1)}
+    prompt = tm.prefill(**ask, system=CHIP, input_tokens=1000, max_context=1500)
+    fit = tm.memory_fit(**ask, system=CHIP, batch=1, context=1500, input_tokens=1000)
+    assert prompt.memory_bytes_per_rank < fit.total_bytes
+    between = float(prompt.memory_bytes_per_rank + fit.total_bytes) / 2
+    found = tm.serve(**ask, request=tm.Request(**REQUEST), system=replace(CHIP, hbm_bytes=between), max_batch=1)
+    assert found.valid
+    assert found.ends("tokens_per_s_per_chip") == pytest.approx((found.tokens_per_s_per_chip,) * 2)

@@ -13,7 +13,7 @@ from trnmodel.catalog.trainers import trainer
 from trnmodel.cli.app import app
 from trnmodel.search import train_report
 from trnmodel.search.train_run import domains
-from trnmodel.search.train_search import largest_micro_batch, space, told
+from trnmodel.search.train_search import described, largest_micro_batch, space
 from trnmodel.search.trainings import at_stated_mfu, published, question, stated
 
 DENSE, EXPERTS = "llama-3.1-8b", "qwen3-30b-a3b"
@@ -129,7 +129,7 @@ def test_days_are_linear_in_tokens_and_the_band_holds_them(run):
     assert float(twice.chip_hours) == pytest.approx(2 * float(run.chip_hours), rel=1e-12)
     assert float(run.chip_hours) == pytest.approx(float(run.days) * 24 * run.chips, rel=1e-12)
     assert run.low < run.days < run.high
-    assert run.words in train_report.lines(run)[1]
+    assert run.configuration in train_report.lines(run)[1]
 
 
 RATES = ("interruptions_per_chip_s", "link_failures_per_s", "switch_failures_per_s")
@@ -268,7 +268,7 @@ def test_context_parallel_cuts_are_let_in():
     asked, ask = (tm.model(DENSE), tm.system("hgx-h100")), EVERY | {"global_batch": 8, "seq": 8192}
     few, more = (space(*asked, **ask, max_cp=n) for n in (1, 8))
     assert more.asked > few.asked
-    assert told(more, more.order()[:1]).time_s[0] <= told(few, few.order()[:1]).time_s[0]
+    assert described(more, more.order()[:1]).time_s[0] <= described(few, few.order()[:1]).time_s[0]
 
 
 def test_largest_micro_batch():

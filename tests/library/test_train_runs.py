@@ -29,7 +29,7 @@ def test_each_run_is_the_answer_of_one_system(three):
         alone = tm.train_run(DENSE, run.system.id, tokens=1e12, chips=576, seq=2048, global_batch=512)
         assert isinstance(alone, tm.TrainRun)
         assert float(alone.days) == float(run.days)
-        assert alone.words == run.words
+        assert alone.configuration == run.configuration
     days = [run.calendar_days().value for run in three.runs]
     assert days == sorted(days)
     assert three.best is three.runs[0]
@@ -119,7 +119,7 @@ def test_energy_is_what_the_owner_pays_for(system):
 def test_energy_of_a_chip_without_watts_has_a_reason():
     run = tm.train_run(DENSE, "trn1.32xlarge", chips=64, **ASK)
     assert np.isnan(run.site_j().value)
-    assert "no watts of the chip are known" in run.site_j().told("J")
+    assert "no watts of the chip are known" in run.site_j().describe("J")
 
 
 def brute(system, most, **limits):

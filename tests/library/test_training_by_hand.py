@@ -12,7 +12,7 @@ import pytest
 
 import trnmodel as tm
 from trnmodel.catalog.trainers import trainer
-from trnmodel.search import plan, train_report, train_run, train_search, trainings
+from trnmodel.search import single, train_report, train_run, train_search, trainings
 from trnmodel.search.train_run import Spent
 from trnmodel.units import read_number
 
@@ -107,8 +107,8 @@ def test_what_a_run_asks_by_itself():
 
 
 def test_a_figure_of_a_run_in_a_unit_of_its_own():
-    assert Spent(3e6, 2e6, 5e6, "measured").told("M$", 1e6) == "3 M$ (2 to 5; measured)"
-    assert Spent(3.0, 2.0, 5.0, "measured", "no price").told("$") == "no price"
+    assert Spent(3e6, 2e6, 5e6, "measured").describe("M$", 1e6) == "3 M$ (2 to 5; measured)"
+    assert Spent(3.0, 2.0, 5.0, "measured", "no price").describe("$") == "no price"
 
 
 def test_a_run_on_one_policy_has_what_its_constraints_cost():
@@ -124,7 +124,7 @@ def test_an_owner_of_chips_without_a_price_has_no_dollars(monkeypatch):
     monkeypatch.setattr("trnmodel.search.train_run.tco", lambda *a, **k: SimpleNamespace(valid=False, reason="no TDP"))
     spent = run.owner_usd()
     np.testing.assert_equal([spent.value, spent.low, spent.high], [np.nan] * 3)
-    assert spent.told("$") == "no TDP"
+    assert spent.describe("$") == "no TDP"
 
 
 @pytest.mark.parametrize("text", ["15" + " " * 60 + "junk", "15T" + "0" * 60, "1.5.5", "-3", "1e123", "15 TB", ""])
@@ -134,7 +134,7 @@ def test_a_budget_that_is_no_number_is_refused(text):
 
 
 def test_systems_that_do_the_same_are_within_a_hundredth(monkeypatch):
-    monkeypatch.setattr(plan, "TIED", 0.5)
+    monkeypatch.setattr(single, "TIED", 0.5)
     one = lambda merit, valid=True: SimpleNamespace(merit=lambda: merit, valid=valid)  # noqa: E731
     for merit, valid, same in (
         (3.0, True, True),
@@ -143,7 +143,7 @@ def test_systems_that_do_the_same_are_within_a_hundredth(monkeypatch):
         (0.9, True, False),
         (2.0, False, False),
     ):
-        assert plan.same(one(merit, valid), one(2.0)) is same
+        assert single.same(one(merit, valid), one(2.0)) is same
 
 
 def test_constraints_in_words():

@@ -20,6 +20,9 @@ from trnmodel.declared import Named, declare
 _DATED = re.compile(r"(USD), ([^,]+), (\d{4}[^;]*)(?:; (.*))?$")
 
 
+TERMS = "owner"  # what both kinds of owner have in common, which is nobody
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Prices(Spec):
     """Prices of whole servers by system and of parts. A field without a price is NaN, and no answer takes it for 0.
@@ -177,7 +180,10 @@ def owner(name: str | Owner = "hyperscaler") -> Owner:
     >>> owner().life_years, owner("neocloud").facility
     (5.5, 'colocation')
     """
-    return reader.find(Owner, "owner", name)
+    who = reader.find(Owner, "owner", name)
+    if name == TERMS:
+        refuse("owner", name, f"allowed is one of {', '.join(one for one in reader.ids('owner') if one != TERMS)}")
+    return who
 
 
 def warrant(name: str | Warrant) -> Warrant:

@@ -457,7 +457,7 @@ def cost(
         result = trnmodel.token_cost(trnmodel.model(model, name), request, system, **ask | also(ctx, "token_cost"))
         own = {name: trnmodel.tco(name, owner=owner, **also(ctx, "tco", name)) for name in result.systems}
         owned = result.priced(own)
-        lines = [*result.card(against), *(line for name in owned.systems for line in owned.told(name))]
+        lines = [*result.card(against), *(line for name in owned.systems for line in owned.describe(name))]
         frame = stacked({"renter": result.to_frame(as_json), "owner": owned.to_frame(as_json)}, "who")
         _print(ctx, "\n".join(lines), frame, as_json, [*result.lines, *owned.lines])
 

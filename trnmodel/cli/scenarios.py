@@ -155,7 +155,7 @@ def _read(ctx: typer.Context, value: list[str]) -> list[str]:
         try:
             rows = [row for path in value for row in _rows(ctx.command, path, scenario(path))]
         except ValueError as error:  # of a key in a file, and of no flag
-            raise InputError(" ".join(str(error).split())) from None
+            raise InputError(re.sub("^source=", "--scenario=", " ".join(str(error).split()))) from None
     ctx.meta[ROWS] = rows
     _take(ctx, rows[0])
     return value

@@ -213,6 +213,8 @@ def write(cost: Cost, path: str | Path, tokens_per_s_per_chip: float = 1000.0) -
     file = Path(instance("path", path, str | Path, "the path of a file"))
     if file.suffix != ".xlsx":
         refuse("path", str(path), 'allowed is a file that ends in ".xlsx"')
+    if not file.parent.is_dir():
+        refuse("path", str(path), "there is no such folder")
     if np.size(cost.require_valid().useful_usd_per_h) > 1:
         refuse("cost", f"{np.size(cost.useful_usd_per_h)} points", "allowed is one point")
     rows = [*_fields(cost), *_machine(cost, number("tokens_per_s_per_chip", tokens_per_s_per_chip, 1e-9))]

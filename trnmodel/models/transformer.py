@@ -452,9 +452,12 @@ def model(source: str | Path | Transformer, name: str | None = None) -> Transfor
     place = str(instance("model", source, str | Path, "an id, a name or the path of a config.json"))
     if isinstance(source, str) and (shipped := known(source)):
         return _shipped(shipped)
-    if isinstance(source, Path) or place.endswith(".json") or _is_folder(place):
+    if isinstance(source, Path) or place.endswith(".json") or place.startswith(PATHS) or _is_folder(place):
         return _read(Path(place))
     return _shipped(resolve("model", place, aliases()))
+
+
+PATHS = ("/", "./", "../")  # beginnings of what is a path and no name
 
 
 def _renamed(own: Transformer, name: object) -> Transformer:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trnmodel.formulas.tco import HOURS_PER_YEAR
 from trnmodel.search import plan_card
 from trnmodel.search.capacity import Capacity
 from trnmodel.search.choice import Choice
@@ -30,7 +31,7 @@ def lines(p: Plan) -> list[str]:
     priced = p.for_rent if np.isnan(sized.usd_per_month) and p.for_rent else None
     return [
         f"{p.model.id}, {p.request.describe()}{_limit(sized)}.",
-        _best(c, sized),
+        _best(c, sized, bool(p.gpus)),
         *plan_card.ties(p),
         plan_card.configuration(c),
         *plan_card.documented(c),
@@ -40,7 +41,7 @@ def lines(p: Plan) -> list[str]:
         _power(sized),
         _lost(sized),
         *_side_by_side(p, [c, *([priced] if priced else []), *_rivals(p, c)]),
-        *_flipped(p.flips()),
+        *_flipped(p),
         *plan_card.others(p, None),
         *plan_card.start(p),
     ]
@@ -65,13 +66,13 @@ def _percent(share: float) -> str:
     return f"{100 * share:.6g} %"
 
 
-def _best(c: Choice, sized: Capacity) -> str:
+def _best(c: Choice, sized: Capacity, only_trainium: bool) -> str:
     """Return how many instances of the best system serve the demand, and how sure that is."""
     spare = f" and {sized.spare_instances:g} spare" if sized.spare_instances else ""
     count = f"{_instances(sized, str(c.basis))}{spare}, {counted(sized.chips, 'chip')}"
     what = f"{count} of {plan_card.named(c)} with {c.stack.kind} software"
     made = f"{format_digits(sized.requests_per_s, 3)} requests/s, {sized.in_words('tokens_per_s', 'tokens/s')}"
-    return f"Best: {what}: {made}{plan_card.chance(c)}."
+    return f"Best{' Trainium' if only_trainium else ''}: {what}: {made}{plan_card.chance(c)}."
 
 
 def _instances(sized: Capacity, basis: str = "") -> str:
@@ -86,7 +87,7 @@ def _users(c: Choice, sized: Capacity) -> str:
     decode, wait = (sized.in_words(f"{name}_users") for name in ("decoding", "waiting"))
     speed, first = c.in_words("tokens_per_s_per_user", "tokens/s"), c.in_words("ttft_s", "s")
     late = f"{c.question.request.ttft_percentile:g} % of first tokens come within {first}"
-    return f"Users: {decode} decode at {speed} each, and {wait} wait or prefill; {late}."
+    return f"Users: each runs at {speed}, so that {decode} decode at any moment and {wait} wait or prefill; {late}."
 
 
 def _bills(sized: Capacity, other: Capacity | None) -> list[str]:
@@ -147,10 +148,10 @@ def _lost(sized: Capacity) -> str:
     causes = ", ".join(f"{cause} {100 * each / out:.0f} %" for cause, each in hours if each >= 0.005 * out)
     spare = sized.spare_instances
     less = f" ({_percent_of(sized.availability_without_spares)} without spares)" if spare else ""
-    every = f"all {sized.replicas:,.0f} replicas run" if sized.replicas > 1 else "the one replica runs"
-    all_run = f"{every} {_percent_of(sized.availability)} of the time{less}"
-    each = f"a replica is out for {format_digits(out, 2)} of 8,766 h per year ({causes})"
-    return f"Lost hours: {each}; {all_run}."
+    each = f"a replica is out for {format_digits(out, 2)} of {HOURS_PER_YEAR:,.0f} h per year ({causes})"
+    mean = f"on average {_percent_of(1 - out / HOURS_PER_YEAR)} of the replicas run"
+    every = f", all {sized.replicas:,.0f} at once {_percent_of(sized.availability)} of the time{less}"
+    return f"Lost hours: {each}; {mean}{every if sized.replicas > 1 else ''}."
 
 
 def _percent_of(share: float) -> str:
@@ -189,10 +190,11 @@ def _aligned(rows: Sequence[Mapping[str, str]]) -> list[str]:
 def _row(c: Choice, one: Capacity) -> dict[str, str]:
     """Return a row of the table of systems side by side."""
     names = {
-        "$/month": one.usd_per_month,
+        "tokens/s": one.tokens_per_s,
+        "rent $/month": one.usd_per_month,
         "owned $/month": one.owned_usd_per_month,
-        "$/Mtok": one.usd_per_mtoken,
-        "owned": one.owned_usd_per_mtoken,
+        "rent $/Mtok": one.usd_per_mtoken,
+        "owned $/Mtok": one.owned_usd_per_mtoken,
     }
     usd = {name: "-" if np.isnan(x) else format_digits(x, 2) for name, x in names.items()}
     spare = f" + {one.spare_instances:g}" if one.spare_instances else ""
@@ -202,32 +204,33 @@ def _row(c: Choice, one: Capacity) -> dict[str, str]:
         "instances": f"{one.instances:,.0f}{spare}",
         "tokens/s per chip": c.in_words(c.FIGURE),
         **usd,
-        "kW": format_digits(one.mean_site_w / 1e3, 2),
+        "mean kW": format_digits(one.mean_site_w / 1e3, 2),
         "chance": f"{100 * c.chance:.0f} %",
     }
 
 
-def _flipped(sized: Flips | None) -> list[str]:
+def _flipped(p: Plan) -> list[str]:
     """Return what would flip the order of the best system and its rival."""
-    if sized is None:
+    flips = p.flips()
+    if flips is None:
         return []
-    best, rival = sized.best, sized.rival
-    ratio = rival.merit() / best.merit()
-    made = f"it makes {format_digits(ratio, 2)} times as many tokens per paid chip"
+    best, rival = flips.best, flips.rival
+    ratio, where = p.merit(rival) / p.merit(best), f"{best.place}"
+    per = "within the limit" if p.demand and p.demand.limit else "per paid chip"
+    made = f"it makes {format_digits(ratio, 2)} times as many tokens {per} as {where}"
     parts = [f"What would flip the order against {plan_card.named(rival)}: {made}."]
-    parts += [f"  Price: {line}." for line in ties_in_words(sized.price)]
-    turns = flips_in_words(sized.speeds) or ["the order per chip stays the same at every speed"]
+    parts += [f"  Price: {where}: {line}." for line in ties_in_words(flips.price)]
+    turns = flips_in_words(flips.speeds) or ["the order per chip stays the same at every speed"]
     parts += [f"  Speed: {line}." for line in turns]
-    parts += [f"  Software: {_software(sized)}."] if sized.software else []
-    return parts
+    return [*parts, *([f"  Software: {_software(flips)}."] if flips.software else [])]
 
 
-def _software(sized: Flips) -> str:
+def _software(flips: Flips) -> str:
     """Return which other software on the best system would overtake the rival."""
-    rival = sized.rival.merit()
+    rival = flips.rival.merit()
     texts = (
         f"{c.stack.kind} makes {format_digits(c.merit(), 2)} tokens/s per paid chip on {c.place}, "
         + ("more" if c.merit() > rival else "still less")
-        for c in sized.software
+        for c in flips.software
     )
-    return "; ".join(texts) + f" than the {format_digits(rival, 2)} of {sized.rival.place}"
+    return "; ".join(texts) + f" than the {format_digits(rival, 2)} of {flips.rival.place}"

@@ -191,7 +191,7 @@ class TokenCost(Judged):
         """Why it does not keep the promises, priced or not; empty where it does."""
         return "; ".join(part for part in str(self.reason).split("; ") if part != self.REASONS[0])
 
-    def price_told(self) -> str:
+    def price_text(self) -> str:
         """Its price with range, pricing, date and age, in words."""
         if self.rent.why:
             return self.rent.why
@@ -201,7 +201,7 @@ class TokenCost(Judged):
         age = "" if np.isnan(self.price_age_days) else f" of {self.price_date}, {self.price_age_days:.0f} days old"
         return f"{price}, {self.pricing}{age}"
 
-    def load_told(self) -> str:
+    def load_text(self) -> str:
         """Return the load in words."""
         rate = self.requests_per_s
         said = "whole full instances" if np.isnan(rate) else f"{format_digits(rate, 3)} requests/s"
@@ -283,16 +283,16 @@ class TokenCost(Judged):
         price = self.owned.drawn_usd_per_h(drawn) if self.owned else own
         return usd_per_mtoken(price, 1.0) * self.drawn_chip_s(drawn, phase)
 
-    def told(self, name: str = FIGURE) -> str:
+    def describe(self, name: str = FIGURE) -> str:
         """One of its costs with band, basis and chance, in words, or why there is none."""
         choice("name", name, COSTS)
         if not np.all(self.valid):
             return str(self.reason)
         low, high = (float(np.mean(end)) for end in self.ends(name))
-        ground = f"{self.basis}; {self.chance_told()}" if self.chance < 1 else str(self.basis)
+        ground = f"{self.basis}; {self.chance_text()}" if self.chance < 1 else str(self.basis)
         return format_within(float(np.mean(self.figure(name))), low, high, basis=ground)
 
-    def chance_told(self) -> str:
+    def chance_text(self) -> str:
         """Return the share of draws in which the promises hold, in words."""
         return f"the promise holds in {format_digits(100 * self.chance, 2)} % of the draws"
 

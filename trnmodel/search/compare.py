@@ -27,6 +27,7 @@ from trnmodel.result import Card, tidy
 from trnmodel.search import single as planner
 from trnmodel.search.choice import Choice
 from trnmodel.search.grid import Question, grid
+from trnmodel.search.plan_card import UNIT, documented, one_constant
 from trnmodel.search.price_ties import PricesAsked, checked_pricing, price_tie, ties_in_words
 from trnmodel.serving.account import Times, made_per_chip, planned_requests_per_s
 from trnmodel.steps.request import Request, one_request
@@ -125,7 +126,7 @@ def compare(
     baseline : str or System, optional
         System that the others are compared with; default the leader at each speed. [-]
     pricing : str, float, Rent, or a mapping of them by system
-        How chips are rented, as in `plan`, where prices at which systems tie are asked for. [USD/h]
+        How chips are rented, as in `plan`, where prices at which systems tie are wanted for. [USD/h]
     region : str, optional
         Where published prices are taken from, as in `tm.rent`. [-]
     owner : str or Owner
@@ -157,19 +158,19 @@ def compare(
     >>> [c.system.id for c in both.lines[:2]], both.ties[20.0]
     (['trn2.3xlarge', 'trn2.48xlarge'], ['trn2.48xlarge'])
     """
-    own, asked = read_model(model), one_request("request", request)
+    own, wanted = read_model(model), one_request("request", request)
     if systems is None:
         refuse("systems", systems, "allowed are ids or names of systems, one or several")
     specs = sorted(planner.asked_systems(systems), key=planner.catalog_order)
     base = None if baseline is None else _of_these("baseline", baseline, [spec.id for spec in specs])
-    questions = {one.id: planner.questions_of(own, asked, one, efficiencies, precision) for one in specs}
+    questions = {one.id: planner.questions_of(own, wanted, one, efficiencies, precision) for one in specs}
     if not any(questions.values()):
         peaks = sorted({dtype for spec in specs for dtype in spec.chip.peak_flop_per_s})
-        refuse("precision", precision, f"no chip asked computes in it; they compute in {', '.join(peaks)}")
-    several = [asked.tokens_per_s_per_user] if speeds is None else _each_once(speeds)
+        refuse("precision", precision, f"no chip wanted computes in it; they compute in {', '.join(peaks)}")
+    several = [wanted.tokens_per_s_per_user] if speeds is None else _each_once(speeds)
     lines = list[Choice]()
     for speed in several:
-        promised = replace(asked, tokens_per_s_per_user=speed)
+        promised = replace(wanted, tokens_per_s_per_user=speed)
         some = [planner.best_choice(own, promised, spec, efficiencies, precision) for spec in specs]
         lines += planner.ordered([c for c in some if c is not None])
     fitting = {c.system.id for c in lines}
@@ -177,7 +178,7 @@ def compare(
     prices = PricesAsked(checked_pricing(pricing), region, owner).checked()
     for spec in specs if not isinstance(pricing, str) else ():
         prices.of(spec)  # which refuses the price of another system
-    return Comparison(own, asked, tuple(several), tuple(lines), refused, base, questions, prices)
+    return Comparison(own, wanted, tuple(several), tuple(lines), refused, base, questions, prices)
 
 
 def _each_once(speeds: Any) -> list[float]:
@@ -255,11 +256,11 @@ class Comparison(Card):
         """Return the choices at one of the speeds, the best first; without a speed at the only one."""
         if speed is None and len(self.speeds) == 1:
             speed = self.speeds[0]
-        asked = None if speed is None else number("speed", speed)
-        if asked not in self.speeds:
+        wanted = None if speed is None else number("speed", speed)
+        if wanted not in self.speeds:
             several = ", ".join("none" if one is None else f"{one:,g}" for one in self.speeds)
             refuse("speed", speed, f"allowed is one of {several}")
-        return [c for c in self.lines if c.question.request.tokens_per_s_per_user == asked]
+        return [c for c in self.lines if c.question.request.tokens_per_s_per_user == wanted]
 
     @property
     def leader(self) -> dict[float | None, str | None]:
@@ -326,14 +327,16 @@ class Comparison(Card):
 
     def card(self) -> list[str]:
         """Return who leads at each speed and by how much, how sure that is, and where the order flips."""
-        asked = replace(self.request, tokens_per_s_per_user=None) if len(self.speeds) > 1 else self.request
-        lines = [f"{self.model.id}, {asked.describe()}: {counted(len(self.questions), 'system')} in common draws"]
+        wanted = replace(self.request, tokens_per_s_per_user=None) if len(self.speeds) > 1 else self.request
+        lines = [f"{self.model.id}, {wanted.describe()}: {counted(len(self.questions), 'system')} in common draws"]
         for speed in self.speeds:
             lines += self._described(speed)
         lines += flips_in_words(self.flips)
         if len(self.questions) > 1 and not self.flips:
             lines.append("no promised speed changes the order of the leader and the others")
-        return [*lines, *(f"{name}: {why}" for name, why in self.refused.items())]
+        warnings = [f"{c.system.id}: {line}" for c in self.lines for line in (*documented(c), *one_constant(c))]
+        refused = [f"{name}: {why}" for name, why in self.refused.items()]
+        return [*lines, *dict.fromkeys(warnings), *refused]
 
     def _described(self, speed: float | None) -> list[str]:
         """Return the lines of one speed: the leader, the shares of the draws, and the others."""
@@ -342,7 +345,9 @@ class Comparison(Card):
         if not some:
             return [f"{where}: the model fits on no system"]
         first, lead = some[0], self.leads[speed]
-        head = f"{where}: {first.system.id} leads with" if first.valid else f"{where}: no system keeps the promise:"
+        verb = "ties for the lead" if self.ties[speed] else "leads"
+        head = f"{where}: {first.system.id} {verb} with"
+        head = head if first.valid else f"{where}: no system keeps the promise as predicted:"
         lines = [f"{head} {_answer(first)}", f"  {first.mapping}; first token after {first.in_words('ttft_s', 's')}"]
         lines.append(f"  draws: {_sure(lead, [c.system.id for c in some])}")
         if self.ties[speed]:
@@ -396,8 +401,8 @@ class Comparison(Card):
         rows = []
         for one in self.speeds if speed is None else [speed]:
             base = self.compared_with(one)
-            beside = [c for c in self.at(one) if base is not None and c is not base]
-            rows += [price_tie(c, base, prices.checked())._asdict() for c in beside if base is not None]
+            others = [c for c in self.at(one) if base is not None and c is not base]
+            rows += [price_tie(c, base, prices.checked())._asdict() for c in others if base is not None]
         return tidy(rows)
 
     def to_frame(self, bands: bool = False) -> pd.DataFrame:
@@ -408,13 +413,13 @@ class Comparison(Card):
         """
         import pandas as pd
 
-        rows = [c.to_frame(bands).assign(**self._beside(c)) for c in self.lines]
+        rows = [c.to_frame(bands).assign(**self._columns(c)) for c in self.lines]
         more = {"role": "refused", "valid": False}
         none = [{"system": name, "why": why} | more for name, why in self.refused.items()]
         rows += [pd.DataFrame(none)] if none else []
         return pd.concat(rows, ignore_index=True)
 
-    def _beside(self, c: Choice) -> dict[str, Any]:
+    def _columns(self, c: Choice) -> dict[str, Any]:
         """Return what a row says of a choice beside the others of its speed."""
         speed = c.question.request.tokens_per_s_per_user
         lead, base = self.leads[speed], self.compared_with(speed)
@@ -492,9 +497,10 @@ def percent(share: float, sign: str = "") -> str:
 
 def _answer(c: Choice) -> str:
     """Return what a choice makes per paid chip with its band and chance, or how near it comes to the promise."""
-    name = MADE if c.valid else "tokens_per_s_per_user"
-    words = c.in_words(name, quantity(name).unit, str(c.basis))
-    return f"{'' if c.valid else c.reason + ', at most '}{words}, the promise holds in {percent(c.chance)} of the draws"
+    speed = "tokens_per_s_per_user"
+    name, unit = (MADE, UNIT) if c.valid else (speed, quantity(speed).unit)
+    text = c.in_words(name, unit, str(c.basis))
+    return f"{'' if c.valid else c.reason + ', at most '}{text}, the promise holds in {percent(c.chance)} of the draws"
 
 
 def _against(c: Choice, base: Choice | None) -> str:

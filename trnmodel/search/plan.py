@@ -152,7 +152,8 @@ def plan(
     Returns
     -------
     plan : Plan
-        `.best`, `.runner_up`, `.beside`, `.why`, `.command`, `.capacity`; `.to_frame()` has a row for each system.
+        `.best`, `.runner_up`, `.other_software`, `.why`, `.command`, `.capacity`; `.to_frame()` has a row for each
+        system.
 
     Raises
     ------
@@ -196,14 +197,14 @@ def plan(
     pairs = _pairs(q, specs, efficiencies, prefill_systems)
     within, beyond = _within(demand, [*together, *(one for one in pairs.values() if isinstance(one, Choice))])
     choices = ordered(within, demand_merit(demand))
-    second, beside = list[Choice](), list[Choice]()
+    second, others = list[Choice](), list[Choice]()
     if choices:
         spec = choices[0].system
         second = [chosen(point) for point in points[spec.id][1:2] if point.rank[0]]
-        words = {} if efficiencies is not None else stacks_of(spec.chip)
-        for kind in (kind for kind in ("hand-tuned", "ideal") if kind in words):
-            others = points_of(q, spec, options_of(spec, q.model, q.request, words[kind]))
-            beside += [chosen(point) for point in others[:1] if point.rank[0]]
+        kinds = {} if efficiencies is not None else stacks_of(spec.chip)
+        for kind in (kind for kind in ("hand-tuned", "ideal") if kind in kinds):
+            tops = points_of(q, spec, options_of(spec, q.model, q.request, kinds[kind]))[:1]
+            others += [chosen(point) for point in tops if point.rank[0]]
     missing = {spec.id: lacking(spec) for spec in specs}
     whys = {i: some[0].why if some else missing[i] for i, some in points.items()}
     refused = {i: why for i, why in whys.items() if i not in {spec.id for spec in fitting}}
@@ -221,7 +222,7 @@ def plan(
         tuple(choices),
         tuple(second),
         refused,
-        tuple(beside),
+        tuple(others),
         tuple(gpus),
         near,
         demand,
@@ -302,7 +303,21 @@ def _gpus(q: Search, demand: Demand) -> list[Choice]:
     tops = [points[0] for spec in specs if (points := points_of(q, spec, options_for(q, spec, None)))]
     within, _ = _within(demand, [chosen(top) for top in tops if top.rank[0]])
     merit = demand_merit(demand)
-    return sorted(within, key=lambda c: (not c.valid, -merit(c)))
+    return _cheapest_first(demand, sorted(within, key=lambda c: (not c.valid, -merit(c))), merit)
+
+
+def _cheapest_first(demand: Demand | None, some: list[Choice], merit: Callable[[Choice], float]) -> list[Choice]:
+    """Return choices of which those that tie with the first are in the order of their rent, then of their instances."""
+    tied = [c for c in some if same(c, some[0], merit) and c.valid]
+    if demand is None or len(tied) < 2 or isinstance(some[0], Pair):
+        return some
+
+    def bill(c: Choice) -> tuple[float, float]:
+        one = capacity(demand, c)
+        usd = one.usd_per_month
+        return (np.inf if np.isnan(usd) else float(f"{usd:.2g}")), one.instances
+
+    return [*sorted(tied, key=bill), *(c for c in some if not any(c is one for one in tied))]
 
 
 def _pairs(q: Search, specs: list[System], efficiencies: Any, prefill_systems: Any) -> dict[str, Pair | str]:
@@ -310,8 +325,8 @@ def _pairs(q: Search, specs: list[System], efficiencies: Any, prefill_systems: A
     if prefill_systems is None:
         return {}
     before = sorted(asked_systems(prefill_systems, "prefill_systems"), key=catalog_order)
-    asked = {spec.id: option_questions(q, spec, options_for(q, spec, efficiencies)) for spec in [*specs, *before]}
-    return {place(a.id, b.id): best_pair(asked[a.id], asked[b.id]) for a in specs for b in before}
+    questions = {spec.id: option_questions(q, spec, options_for(q, spec, efficiencies)) for spec in [*specs, *before]}
+    return {place(a.id, b.id): best_pair(questions[a.id], questions[b.id]) for a in specs for b in before}
 
 
 def _in_unit(c: Choice, name: str, basis: str = "") -> str:
@@ -323,10 +338,10 @@ def _in_unit(c: Choice, name: str, basis: str = "") -> str:
 class Plan(Card):
     """The answer to a sizing question: `choices` has one for each system that the model fits, the best first.
 
-    `second` is the best system's next mapping, `refused` says why a system has no choice, `beside` are the best of the
-    other kinds of software on the best system, and `gpus`, where no system was named, those of GPUs that can be rented.
-    `nearest` names what would work where no system keeps the promises or holds the model. `demand` is the size that was
-    asked for, and `beyond` are choices of which its limit allows no instance.
+    `second` is the best system's next mapping, `refused` says why a system has no choice, `other_software` are the best
+    of the other kinds of software on the best system, and `gpus`, where no system was named, those of GPUs that can be
+    rented. `nearest` names what would work where no system keeps the promises or holds the model. `demand` is the size
+    that was asked for, and `beyond` are choices of which its limit allows no instance.
     """
 
     model: Transformer
@@ -334,7 +349,7 @@ class Plan(Card):
     choices: tuple[Choice, ...]
     second: tuple[Choice, ...]
     refused: Mapping[str, str]
-    beside: tuple[Choice, ...]
+    other_software: tuple[Choice, ...]
     gpus: tuple[Choice, ...] = ()
     nearest: str = ""
     demand: Demand | None = None
@@ -358,13 +373,17 @@ class Plan(Card):
 
     @property
     def for_rent(self) -> Choice | None:
-        """The best choice that keeps the promises on a system that can be rented today; None where there is none."""
-        return next((c for c in self.choices if c.valid and all(one.status == RENTED for one in c.systems)), None)
+        """The best choice that keeps the promises on a system that can be rented today; None where there is none.
+
+        Of those that tie the one with the lowest rent comes first, then the one with the fewest instances.
+        """
+        some = [c for c in self.choices if c.valid and all(one.status == RENTED for one in c.systems)]
+        return _cheapest_first(self.demand, some, self.merit)[0] if some else None
 
     def _own(self, c: Any) -> Choice:
         """Return a choice of this plan; refuse any other."""
         instance("c", c, Choice, "a Choice of this plan")
-        if not any(c is one for one in (*self.choices, *self.second, *self.beside, *self.gpus)):
+        if not any(c is one for one in (*self.choices, *self.second, *self.other_software, *self.gpus)):
             refuse("c", f"Choice of {c.question.model.id} on {c.system.id}", "allowed is a Choice of this plan")
         return c
 
@@ -456,7 +475,7 @@ class Plan(Card):
         ]
         if best is None or not best.valid or not rivals or isinstance(best, Pair) or isinstance(rivals[0], Pair):
             return None
-        return flips(self.capacity_of(best), self.capacity_of(rivals[0]), self.beside)
+        return flips(self.capacity_of(best), self.capacity_of(rivals[0]), self.other_software)
 
     def to_data(self) -> dict[str, Any]:
         """Return the plan as plain data: every figure with its ends, the bill, the instances; see `plan_data`."""
@@ -480,7 +499,7 @@ class Plan(Card):
         import pandas as pd
 
         roles = [("system" if i else "best", c) for i, c in enumerate(self.choices)]
-        roles += [("mapping", c) for c in self.second] + [("beside", c) for c in self.beside]
+        roles += [("mapping", c) for c in self.second] + [("beside", c) for c in self.other_software]
         roles += [("gpu", c) for c in self.gpus]
         why = self.why
         rows = [
@@ -492,6 +511,6 @@ class Plan(Card):
             )
             for role, c in roles
         ]
-        none = [{"system": name, "role": "refused", "why": told, "valid": False} for name, told in self.refused.items()]
+        none = [{"system": name, "role": "refused", "why": why, "valid": False} for name, why in self.refused.items()]
         rows += [pd.DataFrame(none)] if none else []
         return pd.concat(rows, ignore_index=True)

@@ -28,17 +28,17 @@ def lines(p: Plan) -> list[str]:
     if not c:
         none = "no system is within the demand" if p.beyond else "the model fits on no system that was asked"
         return [f"{request}: {none}.", *_nearest(p), *others(p, after)]
-    found = [f"{request}.", _best(c), *ties(p), configuration(c), *documented(c), *_user(c), *one_constant(c)]
-    found += _nearest(p)
-    if p.beside:
-        made = [f"{b.stack.kind} {_made(b) if b.valid else b.reason}" for b in p.beside]
-        found.append(f"Other software on it: {', '.join(made)}.")
-    return [*found, *_runner_up(p, after), *others(p, after), *_gpus(p), *start(p)]
+    card = [f"{request}.", _best(c), *ties(p), configuration(c), *documented(c), *_user(c), *one_constant(c)]
+    card += _nearest(p)
+    if p.other_software:
+        made = [f"{b.stack.kind} {_made(b) if b.valid else b.reason}" for b in p.other_software]
+        card.append(f"Other software on it: {', '.join(made)}.")
+    return [*card, *_runner_up(p, after), *others(p, after), *_gpus(p), *start(p)]
 
 
 def _runner_up(p: Plan, after: Choice | None) -> list[str]:
     """Return the runner-up and why it loses, with what sets it apart: its mapping on the same system, or its option."""
-    if not after:
+    if not after or after.place in p.same:
         return []
     best = p.choices[0]
     apart = f" with {after.option.id}" if after.option.id != best.option.id else ""
@@ -164,14 +164,14 @@ def _listed(names: Sequence[str]) -> str:
 
 def _short_reasons(p: Plan) -> dict[str, str]:
     """Return how far behind the best each system is, without those that tie with it."""
-    behind = {c.place: _behind(c, p.choices[0]) for c in p.choices[1:] if c.place not in p.same}
+    behind = {c.place: _behind(p, c) for c in p.choices[1:] if c.place not in p.same}
     return behind | dict(p.refused)
 
 
-def _behind(c: Choice, best: Choice) -> str:
+def _behind(p: Plan, c: Choice) -> str:
     """Return how far a choice is behind the best, or from the promise."""
     if c.valid:
-        return f"{1 - c.merit() / best.merit():.0%} less".replace("%", " %")
+        return f"{1 - p.merit(c) / p.merit(p.choices[0]):.0%} less".replace("%", " %")
     if c.reason == TOO_LATE:
         return f"first token after {format_quantity(c.ttft_s, 's', 2)} at the least"
     return f"too slow, {format_digits(c.tokens_per_s_per_user, 2)} {SPEEDS} per user at most"

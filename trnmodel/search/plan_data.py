@@ -46,7 +46,7 @@ def data_of(p: Plan) -> dict[str, Any]:
         "ties": p.same,
         "choices": [_with_capacity(p, c) for c in p.choices],
         "gpus": [_with_capacity(p, c) for c in p.gpus],
-        "other_software": [_choice(p, c) for c in p.beside],
+        "other_software": [_choice(p, c) for c in p.other_software],
         "next_mapping": [_choice(p, c) for c in p.second],
         "why": p.why,
         "flips": _flips(p.flips()),

@@ -58,13 +58,13 @@ def _listed(name: str, values: Any) -> list:
             f"grid[{shown(name)}]", values, "allowed are one value, or values in a list, a range, an array, a Series"
         )
     if isinstance(values, Sequence) and not isinstance(values, str | bytes):
-        found = list(values)
+        several = list(values)
     else:  # an array or a Series lists its items; one of no dimension is its item
-        found = values.tolist() if hasattr(values, "tolist") else values
-        found = found if isinstance(found, list) else [found]
-    if not found:
+        several = values.tolist() if hasattr(values, "tolist") else values
+        several = several if isinstance(several, list) else [several]
+    if not several:
         refuse(f"grid[{shown(name)}]", values, "allowed is at least one value")
-    return found
+    return several
 
 
 def _checked(function: Callable, grid: Mapping[str, Any]) -> None:
@@ -132,15 +132,17 @@ class Job(NamedTuple):
         points = math.prod(self.shape)
         numeric = [name for name, column in answer.items() if column.kind == "number"]
         if by not in numeric:
-            raise ValueError(f"{WORDS[sign]}: {shown(by)} is no number of the answer; nearest: {nearest(by, numeric)}")
+            raise ValueError(
+                f"{EXTREMES[sign]}: {shown(by)} is no number of the answer; nearest: {nearest(by, numeric)}"
+            )
         value = sign * piece_of(answer, points).columns[by].spread(points)
         if len(value) != points:
-            raise ValueError(f"{WORDS[sign]}: {len(value)} rows for {points} points of the grid")
+            raise ValueError(f"{EXTREMES[sign]}: {len(value)} rows for {points} points of the grid")
         places = best_of(value, most)
         return value[places], self.first + places
 
 
-WORDS = {1.0: "least", -1.0: "most"}
+EXTREMES = {1.0: "least", -1.0: "most"}
 
 
 def best_of(values: NDArray, most: int) -> NDArray:
@@ -316,8 +318,8 @@ def sweep(
         labelled = map(Job.labelled, jobs, with_bar(answers, len(jobs), progress))
         pieces = Kinds(mixed).passed(labelled)
         return _table(pieces, points, ordered) if path is None else write(pieces, path)
-    found = _best(jobs, executor, by, sign, rows, progress)
-    table = _rows_of(whole, found, ordered, mixed)
+    best = _best(jobs, executor, by, sign, rows, progress)
+    table = _rows_of(whole, best, ordered, mixed)
     return table if path is None else write([piece_of(columns_from(table, (), False), len(table))], path)
 
 

@@ -177,17 +177,17 @@ class TokenCosts(Card):
 
         return sensitivity(ask, inputs, draws, seed, even)
 
-    def told(self, system: str) -> list[str]:
+    def describe(self, system: str) -> list[str]:
         """Return the $ per million tokens of a system by kind of software, with its price; and those at the load."""
         system = self._id("system", system)
         some = [one for one in self.lines if one.system.id == system]
         first = some[0]
         if first.rent.why:
             return [first.rent.why]
-        costs = ", ".join(f"{one.stack_kind} {one.told()}" for one in some)
-        loaded = [f"{one.stack_kind} {one.told('at_load_usd_per_mtoken')}" for one in some if one.waits]
-        at_load = [f"{system} at {first.load_told()}: {', '.join(loaded)}"] if loaded else []
-        return [f"{system}: {costs}; {first.price_told()}", *at_load]
+        costs = ", ".join(f"{one.stack_kind} {one.describe()}" for one in some)
+        loaded = [f"{one.stack_kind} {one.describe('at_load_usd_per_mtoken')}" for one in some if one.waits]
+        at_load = [f"{system} at {first.load_text()}: {', '.join(loaded)}"] if loaded else []
+        return [f"{system}: {costs}; {first.price_text()}", *at_load]
 
     def card(self, against: str | None = None) -> list[str]:
         """Return lines of text: $ per million tokens by system and software, prices, break-even prices, hosted APIs.
@@ -197,7 +197,7 @@ class TokenCosts(Card):
         """
         q = self.question
         lines = [f"$ per million generated tokens of {q.model.id}, prompts paid: {q.request.describe()}"]
-        lines += [line for name in self.systems for line in self.told(name)]
+        lines += [line for name in self.systems for line in self.describe(name)]
         priced, other = self.with_price, None if against is None else self._id("against", against)
         ties = [name for name in self.systems if name != other and (other or name not in priced)]
         if other or priced:

@@ -18,7 +18,7 @@ COST, FREE, NEVER = (
     "constraints that cost nothing",
     "constraints that nothing meets",
 )
-COSTLY = 0.005  # share of the days from which on a constraint is told with a number
+COSTLY = 0.005  # share of the days from which on a constraint is parts with a number
 
 
 def lines(run: TrainRun) -> list[str]:
@@ -27,8 +27,8 @@ def lines(run: TrainRun) -> list[str]:
     Examples
     --------
     >>> import trnmodel as tm
-    >>> told = lines(tm.train_run("llama-3.1-8b", "hgx-h100", tokens=15e12, chips=1024))
-    >>> told[0].partition(": ")[0], [line.partition(":")[0] for line in told[3:6]]
+    >>> parts = lines(tm.train_run("llama-3.1-8b", "hgx-h100", tokens=15e12, chips=1024))
+    >>> parts[0].partition(": ")[0], [line.partition(":")[0] for line in parts[3:6]]
     ('llama-3.1-8b, 15T tokens on 1,024 chips of hgx-h100', ['memory', 'software', 'next'])
     """
     head = f"{run.model.id}, {budget(run.tokens)} tokens on {run.chips:,.0f} chips of {run.system.id}"
@@ -36,12 +36,16 @@ def lines(run: TrainRun) -> list[str]:
     held, room = (format_quantity(float(x), "B", 3) for x in (step.memory_bytes_per_rank, step.capacity_bytes))
     if not run.valid:
         lacks = format_quantity(run.missing_bytes, "B", 3)
-        return [f"{head}: {run.reason}", f"least memory: {run.words}: {held} of {room} per rank, {lacks} too much"]
+        return [
+            f"{head}: {run.reason}",
+            f"least memory: {run.configuration}: {held} of {room} per rank, {lacks} too much",
+        ]
     peak = format_quantity(step.peak_flop_per_s * step.ranks_per_chip, "FLOP/s", 4)
     shares = f"MFU {100 * run.mfu:.3g} %, HFU {100 * run.hfu:.3g} % of {peak} per chip in {run.precision.compute}"
+    batch = f"{float(step.global_batch):,.0f} sequences of {float(step.seq):,.0f} tokens per step"
     return [
-        f"{head}: {run.told()}",
-        f"mapping: {run.words}, {float(step.global_batch):,.0f} sequences of {float(step.seq):,.0f} tokens per step",
+        f"{head}: {run.describe()}",
+        f"mapping: {run.configuration}, {batch}",
         f"bound: {run.bound} takes most of a step of {format_quantity(float(step.time_s), 's', 3)}; {shares}",
         f"memory: fits, {held} of {room} per rank",
         f"software: {run.stack.id} ({run.stack.kind}); {run.basis_reason or run.basis}",
@@ -53,31 +57,31 @@ def lines(run: TrainRun) -> list[str]:
 
 
 def _constraints(run: TrainRun) -> list[str]:
-    told: dict[str, list[str]] = {name: [] for name in (COST, FREE, NEVER)}
+    parts: dict[str, list[str]] = {name: [] for name in (COST, FREE, NEVER)}
     for row in run.constraints().to_dict("records"):
         off = abs(row["cost"] - 1) >= COSTLY
         kind = NEVER if row["cost"] != row["cost"] else COST if off else FREE
-        told[kind].append(f"{row['constraint']} x{format_digits(row['cost'], 3)}" if off else row["constraint"])
-    return [f"{kind}: {', '.join(some)}" for kind, some in told.items() if some]
+        parts[kind].append(f"{row['constraint']} x{format_digits(row['cost'], 3)}" if off else row["constraint"])
+    return [f"{kind}: {', '.join(some)}" for kind, some in parts.items() if some]
 
 
 def _stated(run: TrainRun) -> list[str]:
     rows = at_stated_mfu(run).iloc[1:].to_dict("records")
-    told = []
+    parts = []
     for row in rows:
         days = format_within(row["days"], row["days_low"], row["days_high"], "days")
-        told.append(f"{days} at {100 * row['mfu']:.3g} % ({row['software']})")
-    return [f"at the MFU that sources state: {', '.join(told)}"] if told else []
+        parts.append(f"{days} at {100 * row['mfu']:.3g} % ({row['software']})")
+    return [f"at the MFU that sources state: {', '.join(parts)}"] if parts else []
 
 
 def _spent(run: TrainRun) -> list[str]:
     spent, q = run.spending(), run.question
     share = format_digits(100 * float(run.useful().goodput), 3)
     return [
-        f"calendar: {spent['calendar_days'].told('days')}, {share} % of the time of chips and spares is useful",
+        f"calendar: {spent['calendar_days'].describe('days')}, {share} % of the time of chips and spares is useful",
         f"owned by a {q.owner_id}: {spent['owner_usd'].usd_in_words()}",
         f"rented ({q.rent_of(run.system).pricing}): {spent['renter_usd'].usd_in_words()}",
-        f"energy at the site: {spent['site_j'].told('MWh', MWH)}",
+        f"energy at the site: {spent['site_j'].describe('MWh', MWH)}",
     ]
 
 

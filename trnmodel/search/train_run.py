@@ -60,7 +60,7 @@ from trnmodel.search.plan import asked_systems
 from trnmodel.search.price_ties import checked_pricing
 from trnmodel.search.train_runs import TrainRuns, side_by_side
 from trnmodel.search.train_search import CUTS, Space, space
-from trnmodel.search.train_search import told as tabled
+from trnmodel.search.train_search import described as tabled
 from trnmodel.search.train_size import CHIPS, MOST, OWNER, ROUNDING, TrainRunQuestion, checkpoint_bytes, sized
 from trnmodel.steps.legal import most_tokens, refuse_longer
 from trnmodel.steps.mapping import DEGREES, Mapping
@@ -84,7 +84,7 @@ class Spent(NamedTuple):
     basis: str
     why: str = ""
 
-    def told(self, unit: str, scale: float = 1.0) -> str:
+    def describe(self, unit: str, scale: float = 1.0) -> str:
         """In words, in a unit that is `scale` of its own."""
         scale, unit = number("scale", scale, *SCALES), text("unit", unit)
         return self.why or format_within(self.value / scale, self.low / scale, self.high / scale, unit, self.basis)
@@ -93,7 +93,7 @@ class Spent(NamedTuple):
         """Dollars in words, from a million on in millions."""
         if self.why:
             return self.why
-        return f"${self.told('million', MILLION) if self.value >= MILLION else self.told('')}"
+        return f"${self.describe('million', MILLION) if self.value >= MILLION else self.describe('')}"
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -140,7 +140,7 @@ class TrainRun(Grounded):
         return str(self.step.bound)
 
     @property
-    def words(self) -> str:
+    def configuration(self) -> str:
         """The best mapping in words."""
         return in_words(self.step)
 
@@ -151,11 +151,11 @@ class TrainRun(Grounded):
 
     def next(self, most: int = 3) -> list[str]:
         """Return the next sets of degrees, with how much longer each takes and the part of the step that costs it."""
-        told = []
+        parts = []
         for row in self.table.iloc[1 : 1 + integer("most", most)].to_dict("records"):
             longer = format_digits(100 * self.behind(row), 2)
-            told.append(f"{degrees(row)}: {longer} % longer" + _because(row["loses_by"]))
-        return told
+            parts.append(f"{degrees(row)}: {longer} % longer" + _because(row["loses_by"]))
+        return parts
 
     @property
     def runner_up(self) -> str:
@@ -182,13 +182,13 @@ class TrainRun(Grounded):
         """Memory that the fullest rank lacks; 0 where it fits."""
         return max(float(self.step.memory_bytes_per_rank - self.step.capacity_bytes), 0.0)
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return the days in words, with band and basis; in hours below one day."""
         unit, scale = ("days", 1.0) if self.days >= 1 else ("h", HOUR / DAY)
         return self.in_words("days", unit, str(self.basis), scale)
 
     def _answer(self) -> list[str]:
-        return [self.told()] if self.valid else []
+        return [self.describe()] if self.valid else []
 
     def goodput(self, **how: Any) -> Goodput:
         """Return the useful share of the time of the run's chips, with checkpoints of the run's own size.
@@ -201,8 +201,8 @@ class TrainRun(Grounded):
         for name, value in how.items():
             if name not in HOW:
                 refuse(name, value, f"a run sets it itself; allowed are {', '.join(HOW)}")
-        found = goodput(self.system, self.chips, checkpoint_bytes=self.checkpoint_bytes, **how)
-        return replace(found, model=self.model)
+        share = goodput(self.system, self.chips, checkpoint_bytes=self.checkpoint_bytes, **how)
+        return replace(share, model=self.model)
 
     def useful(self) -> Goodput:
         """Return the useful share of the run's time as `goodput` gives it without more, computed once."""
@@ -309,13 +309,13 @@ class TrainRun(Grounded):
             constraint, kind ("imposed" or "lifted"), days, cost (time over that of the free best: at least 1 where
             imposed, at most 1 where lifted; NaN where nothing runs so), and the degrees and policies.
         """
-        found, chips_per_tray = self.space, getattr(self.system, "chips_per_tray", 0)
-        cuts, a_chip = found.cuts, float(self.step.ranks_per_chip)
+        space, chips_per_tray = self.space, getattr(self.system, "chips_per_tray", 0)
+        cuts, a_chip = space.cuts, float(self.step.ranks_per_chip)
         alone = cuts["dp"] * cuts["ep"] * cuts["cp"] == 1  # whatever ZeRO would share out
-        ways = {name: np.array([[way[name]] for way in found.ways]) for name in found.ways[0]}
+        policies = {name: np.array([[policy[name]] for policy in space.policies]) for name in space.policies[0]}
         imposed: dict[str, Any] = {
-            "no recompute": ways["recompute"] == "none",
-            "full recompute": ways["recompute"] == "full",
+            "no recompute": policies["recompute"] == "none",
+            "full recompute": policies["recompute"] == "full",
             "TP within a chip": cuts["tp"] <= a_chip,
             "TP within a tray": cuts["tp"] <= a_chip * chips_per_tray,
             "TP within a domain": cuts["tp"] <= a_chip * self.system.domain_chips,
@@ -323,24 +323,24 @@ class TrainRun(Grounded):
             "no pipeline": cuts["pp"] == 1,
             "stages are not interleaved": cuts["interleave"] == 1,
             "no EP": cuts["ep"] == 1,
-            **{f"ZeRO {z} only": (ways["zero"] == z) | alone for z in np.unique(ways["zero"]).tolist()},
+            **{f"ZeRO {z} only": (policies["zero"] == z) | alone for z in np.unique(policies["zero"]).tolist()},
             "one sequence per micro-batch": cuts["micro_batch"] == 1,
         }
         rows = [
-            self._constrained(name, "imposed", found, mask)
+            self._constrained(name, "imposed", space, mask)
             for name, mask in imposed.items()
             if mask.any() and not mask.all()
         ]
-        free = found.again(roomy(found.where))
+        free = space.again(roomy(space.where))
         return tidy([*rows, self._constrained("memory sets no limit", "lifted", free, True)])
 
-    def _constrained(self, name: str, kind: str, found: Space, mask: Any) -> dict[str, Any]:
+    def _constrained(self, name: str, kind: str, space: Space, mask: Any) -> dict[str, Any]:
         row: dict[str, Any] = {"constraint": name, "kind": kind, "days": np.nan, "cost": np.nan}
-        order = found.order(mask)
+        order = space.order(mask)
         if order.size:
-            best = tabled(found, order[:1]).to_dict("records")[0]
+            best = tabled(space, order[:1]).to_dict("records")[0]
             days = self.tokens / best["tokens_per_s"] / DAY
-            row |= {"days": days, "cost": days / float(self.days)} | {key: best[key] for key in KEPT}
+            row |= {"days": days, "cost": days / float(self.days)} | {key: best[key] for key in COLUMNS}
         return row
 
 
@@ -365,7 +365,7 @@ def _shares(g: Goodput) -> tuple[Any, Any]:
     return np.log(g.goodput / low), np.log(high / g.goodput)
 
 
-KEPT = (*DEGREES, *CUTS, "recompute", "zero", "sequence_parallel", "memory_bytes_per_rank")
+COLUMNS = (*DEGREES, *CUTS, "recompute", "zero", "sequence_parallel", "memory_bytes_per_rank")
 AGAIN: Mapping_[str, str] = {"none": "no recompute", "selective": "selective recompute", "full": "full recompute"}
 
 
@@ -399,11 +399,11 @@ def domains(system: str | System, chips: float) -> System:
     >>> domains("trn3-nl72x2-pcie160", 8192).chips, domains("hgx-h100", 8192).count
     (8208, 1024)
     """
-    one, asked = read_system(system, 1), integer("chips", chips, 1, MOST)
+    one, wanted = read_system(system, 1), integer("chips", chips, 1, MOST)
     size = one.domain_chips
-    count = -(-asked // size)
-    if count * size > asked * (1 + WHOLE):
-        near = sorted({max(asked // size, 1) * size, count * size})
+    count = -(-wanted // size)
+    if count * size > wanted * (1 + WHOLE):
+        near = sorted({max(wanted // size, 1) * size, count * size})
         refuse(
             "chips",
             chips,
@@ -640,7 +640,7 @@ def _within(run: TrainRun) -> TrainRun:
         return run
     where = f"{run.chips:,.0f} chips of {run.system.id}"
     if q.days is not None and (lasting := run.calendar_days()).value > q.days * (1 + ROUNDING):
-        raise ImpossibleError(f"days={q.days:.15g}: {where} take {lasting.told('days')}")
+        raise ImpossibleError(f"days={q.days:.15g}: {where} take {lasting.describe('days')}")
     if q.usd is not None:
         bill = run.bill_usd()
         if bill.why or bill.value > q.usd * (1 + ROUNDING):
@@ -650,10 +650,10 @@ def _within(run: TrainRun) -> TrainRun:
 
 def _best(question: TrainRunQuestion, where: System) -> TrainRun:
     """Return the run on the best mapping of all chips of a system."""
-    found = space(question.model, where, **question.ask)
-    places = found.different(question.best)
-    place = places[0] if places else int(found.memory_bytes.argmin())
-    step, tokens = found.step(place), question.tokens
+    points = space(question.model, where, **question.ask)
+    places = points.different(question.best)
+    place = places[0] if places else int(points.memory_bytes.argmin())
+    step, tokens = points.step(place), question.tokens
     return TrainRun(
         model=question.model,
         system=where,
@@ -665,10 +665,10 @@ def _best(question: TrainRunQuestion, where: System) -> TrainRun:
         mfu=step.mfu,
         hfu=step.hfu,
         chip_hours=step.run_s(tokens) * where.chips / HOUR,
-        mapping=found.ask(place)["mapping"],
+        mapping=points.ask(place)["mapping"],
         step=step,
-        table=tabled(found, places),
-        space=found,
+        table=tabled(points, places),
+        space=points,
         question=question,
         reason_mask=step.reason_mask,
     )

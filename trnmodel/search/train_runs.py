@@ -222,14 +222,14 @@ class TrainRuns(Card):
         short = {key: one._replace(basis="", why=one.why.replace(f" of {name}", "")) for key, one in spent.items()}
         spares, busy = float(useful.spare_chips), percent(float(useful.goodput))
         rates = f"MFU {100 * float(run.mfu):.3g} %, {run.bound} takes most of a step"
-        days = f"{spent['calendar_days'].told('days')} with failures on {run.chips:,.0f} chips"
+        days = f"{spent['calendar_days'].describe('days')} with failures on {run.chips:,.0f} chips"
         days += f" and {counted(int(spares), 'spare')}" if spares else ""
         bills = f"rented ({q.rent_of(run.system).pricing}): {short['renter_usd'].usd_in_words()}"
         return [
             f"{name}: {days}{self._against_first(run)}",
             f"  {bills}; owned by a {q.owner_id}: {short['owner_usd'].usd_in_words()}",
-            f"  {short['site_j'].told('MWh', MWH)} at the site; {rates}; {busy} of the time is useful",
-            f"  {run.words}; {run.stack.id} ({run.stack.kind})",
+            f"  {short['site_j'].describe('MWh', MWH)} at the site; {rates}; {busy} of the time is useful",
+            f"  {run.configuration}; {run.stack.id} ({run.stack.kind})",
         ]
 
     def _against_first(self, run: TrainRun) -> str:
@@ -297,4 +297,4 @@ def row_of(run: TrainRun) -> dict[str, Any]:
     """Return columns of a run: its mapping in words, days with failures, dollars and joules, each with low and high."""
     ends = {"": "value", "_low": "low", "_high": "high", "_why": "why"}
     spent = {f"{name}{end}": getattr(one, field) for name, one in run.spending().items() for end, field in ends.items()}
-    return {"mapping": run.words, "chip_peak": float(run.step.peak_flop_per_s), **spent}
+    return {"mapping": run.configuration, "chip_peak": float(run.step.peak_flop_per_s), **spent}

@@ -1,4 +1,4 @@
-"""The fastest way to train a model on so many chips: all mappings and policies at once, and why others lose."""
+"""The fastest policy to train a model on so many chips: all mappings and policies at once, and why others lose."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _cut(
     batch_slack: float,
 ) -> dict[str, NDArray]:
     """`grid` of one model, system and training stack, found once."""
-    found: list[tuple[int, ...]] = []
+    rows: list[tuple[int, ...]] = []
     layers, at = model.it.outline("prefill").layers, site(where.it)
     for tp, pp, dp, ep, cp in _degrees(model.it, at, trainer(at.chip, of_key(efficiencies)), seq, max_cp):
         parts = [v for v in _divisors(layers // pp) if v == 1 or (pp > 1 and layers % pp == 0)]
@@ -79,8 +79,8 @@ def _cut(
                 unit = dp * ep * micro * (pp if v > 1 else 1)
                 batch = max(round(global_batch / unit), 1) * unit
                 if abs(batch - global_batch) <= batch_slack * global_batch:
-                    found.append((tp, pp, dp, ep, cp, batch, micro, v))
-    return dict(zip((*DEGREES, *CUTS), np.array(found, dtype=float).reshape(-1, 8).T, strict=True))
+                    rows.append((tp, pp, dp, ep, cp, batch, micro, v))
+    return dict(zip((*DEGREES, *CUTS), np.array(rows, dtype=float).reshape(-1, 8).T, strict=True))
 
 
 @lru_cache(maxsize=64)
@@ -126,7 +126,7 @@ class Space:
 
     model: Transformer
     where: System
-    ways: list[dict[str, Any]]
+    policies: list[dict[str, Any]]
     cuts: dict[str, NDArray]
     shared: dict[str, Any]
     tokens_per_s: NDArray
@@ -153,25 +153,25 @@ class Space:
 
     def different(self, best: int) -> list[int]:
         """Places of the fastest points, one for each set of degrees."""
-        best, found = integer("best", best), dict[tuple[float, ...], int]()
+        best, places = integer("best", best), dict[tuple[float, ...], int]()
         for place in self.order().tolist():
             cut = place % self.tokens_per_s.shape[1]
-            found.setdefault(tuple(float(self.cuts[name][cut]) for name in DEGREES), place)
-            if len(found) == best:
+            places.setdefault(tuple(float(self.cuts[name][cut]) for name in DEGREES), place)
+            if len(places) == best:
                 break
-        return list(found.values())
+        return list(places.values())
 
     def ask(self, place: int) -> dict[str, Any]:
         """Return the arguments with which `train_step` computes one point."""
-        way, cut = divmod(integer("place", place, 0, self.tokens_per_s.size - 1), self.tokens_per_s.shape[1])
+        policy, cut = divmod(integer("place", place, 0, self.tokens_per_s.size - 1), self.tokens_per_s.shape[1])
         one = {name: int(x[cut]) for name, x in self.cuts.items()}
         mapping = Mapping(**{name: one.pop(name) for name in DEGREES}, placement=PLACEMENT)
-        return self.shared | {"mapping": mapping} | one | self.ways[way]
+        return self.shared | {"mapping": mapping} | one | self.policies[policy]
 
     def again(self, where: System) -> Space:
         """Return the same points on another system."""
         instance("where", where, System, "a System")
-        return tried(self.model, where, self.ways, self.cuts, self.shared)
+        return tried(self.model, where, self.policies, self.cuts, self.shared)
 
     def step(self, place: int) -> TrainStep:
         """Return the step of one point."""
@@ -210,7 +210,7 @@ def space(
     >>> from trnmodel.models.transformer import model
     >>> ask = {"recompute": ["selective"], "zero": (0, 1, 3), "sequence_parallel": (True, False), "seq": 2048}
     >>> found = space(model("gpt3-175b"), read_system("hgx-a100", 8), global_batch=64, **ask)
-    >>> best = told(found, found.order()[:5])
+    >>> best = described(found, found.order()[:5])
     >>> int(best.tp[0] * best.pp[0]), found.valid < found.asked
     (64, True)
     """
@@ -219,20 +219,20 @@ def space(
         ranks = where.chips * site(where).ranks_per_chip
         refuse("global_batch", global_batch, f"no replicas of {ranks:.0f} ranks share it out ({where.chips:.0f} chips)")
     kinds = product(recompute, zero, sequence_parallel)
-    ways: list[dict[str, Any]] = [{"recompute": r, "zero": z, "sequence_parallel": s} for r, z, s in kinds]
-    return tried(model, where, ways, cuts, shared)
+    policies: list[dict[str, Any]] = [{"recompute": r, "zero": z, "sequence_parallel": s} for r, z, s in kinds]
+    return tried(model, where, policies, cuts, shared)
 
 
 def tried(
-    model: Transformer, where: System, ways: list[dict[str, Any]], cuts: dict[str, NDArray], shared: dict[str, Any]
+    model: Transformer, where: System, policies: list[dict[str, Any]], cuts: dict[str, NDArray], shared: dict[str, Any]
 ) -> Space:
     """Every policy with every cut."""
     sizes: dict[str, Any] = {name: cuts[name] for name in CUTS}
-    steps = [train_step(model, where, _mapping(Same(cuts)), **shared, **sizes, **way) for way in ways]
-    least, cut = min(way["zero"] for way in ways), any(way["sequence_parallel"] for way in ways)
+    steps = [train_step(model, where, _mapping(Same(cuts)), **shared, **sizes, **policy) for policy in policies]
+    least, cut = min(policy["zero"] for policy in policies), any(policy["sequence_parallel"] for policy in policies)
     rates = np.stack([_distinct(step, cuts, least, cut) for step in steps])
     held = np.stack([np.broadcast_to(step.memory_bytes_per_rank, cuts["tp"].shape) for step in steps])
-    return Space(model, where, ways, cuts, shared, rates, held)
+    return Space(model, where, policies, cuts, shared, rates, held)
 
 
 def largest_micro_batch(
@@ -284,11 +284,11 @@ def _distinct(step: TrainStep, cuts: dict[str, NDArray], least: int, cut: bool) 
     return np.where(alone | whole, np.nan, np.where(step.valid, step.tokens_per_s, 0.0))
 
 
-def told(found: Space, places: Iterable[int]) -> pd.DataFrame:
+def described(space: Space, places: Iterable[int]) -> pd.DataFrame:
     """Points as rows that compute again by one call each, with the part by which each loses against the first."""
     rows = []
     for place in places:
-        ask, step = found.ask(place), found.step(place)
+        ask, step = space.ask(place), space.step(place)
         one = {name: float(getattr(ask["mapping"], name)) for name in DEGREES} | {name: ask[name] for name in CUTS}
         one |= {name: ask[name] for name in ("recompute", "zero", "sequence_parallel")}
         rows.append(one | {name: float(getattr(step, name)) for name in FIGURES})

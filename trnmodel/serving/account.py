@@ -253,7 +253,7 @@ class Column(NamedTuple):
         def at_best(x: NDArray) -> NDArray:
             return np.take_along_axis(np.broadcast_to(x, made.shape), place, -axes).squeeze(-axes)
 
-        parts = {name: at_best(getattr(times, name)) for name in times._fields if name != "compiled"}
+        parts: dict[str, Any] = {name: at_best(getattr(times, name)) for name in times._fields if name != "compiled"}
         paid = at_best(paid_chips(self.system, self.chips))
         return Best(times._replace(**parts), at_best(rate), at_best(made), paid)
 

@@ -119,8 +119,9 @@ class Serving(Judged):
 
     Without a rate, the band of what the load decides is that of a plan's `Choice`: a range over the common draws, in
     which the number of slots adapts, as it would be chosen anew if the software turned out faster or slower. A
-    `max_batch` below the number that makes most is a limit in the draws too. With a rate, load and replicas are stated:
-    rates have no band, and times have that of their steps.
+    `max_batch` below the number that makes most is a limit in the draws too; with one above it the band reaches up to
+    what fewer slots make. With a rate, load and replicas are stated: rates have no band, and times have that of their
+    steps.
     """
 
     REASONS: ClassVar[tuple[str, ...]] = SERVE_REASONS
@@ -271,8 +272,11 @@ def _full(q: ServingQuestion, times_at: Callable[[NDArray], Times]) -> NDArray:
     def holds(batch: NDArray) -> NDArray:
         return np.isfinite(account.planned_requests_per_s(times_at(batch), q.replica_request))
 
+    full = holds(q.max_batch)
+    if np.all(full):
+        return np.broadcast_to(q.max_batch, full.shape) * 1.0
     least = np.minimum(1.0, q.max_batch)
-    return np.where(holds(q.max_batch), q.max_batch, np.maximum(np.floor(_largest(q, holds)), least))
+    return np.where(full, q.max_batch, np.maximum(np.floor(_largest(q, holds)), least))
 
 
 def _largest(q: ServingQuestion, holds: Callable[[NDArray], NDArray]) -> NDArray:
@@ -545,19 +549,24 @@ def _flat(x: Any, shape: tuple[int, ...]) -> NDArray:
     return np.broadcast_to(x, (*whole, *shape)).reshape(*whole, -1)
 
 
+def _each(widths: tuple[Any, Any], change: Callable[[Any], NDArray]) -> tuple[Any, Any]:
+    """Return a change of both half-widths."""
+    return change(widths[0]), change(widths[1])
+
+
 def _flat_column(some: Column, shape: tuple[int, ...]) -> Column:
     """Return a column of the points of a shape with one axis of slots and one of points."""
     request = some.request
     if shape:
         request = replace(request, **{name: np.broadcast_to(x, shape).ravel() for name, x in _stated(request).items()})
-    times = {name: _flat(x, shape) for name, x in some.times._asdict().items() if name != "compiled"}
+    times: dict[str, Any] = {name: _flat(x, shape) for name, x in some.times._asdict().items() if name != "compiled"}
     return some._replace(
         request=request,
         times=some.times._replace(**times),
         fits=_flat(some.fits, shape),
         chips=_flat(some.chips, shape),
-        step_widths=tuple(_flat(x, shape) for x in some.step_widths),
-        prompt_widths=tuple(_flat(x, shape) for x in some.prompt_widths),
+        step_widths=_each(some.step_widths, lambda x: _flat(x, shape)),
+        prompt_widths=_each(some.prompt_widths, lambda x: _flat(x, shape)),
     )
 
 
@@ -571,10 +580,10 @@ def _joined(parts: list[Column]) -> Column:
         rows = zip(arrays, parts, strict=True)
         return np.concatenate([np.broadcast_to(x, (len(one.fits), x.shape[1])) for x, one in rows])
 
-    steps = {name: join([getattr(one.times, name) for one in parts]) for name in ("batch", "step_s")}
-    widths = (join([one.step_widths[side] for one in parts]) for side in (0, 1))
+    steps: dict[str, Any] = {name: join([getattr(one.times, name) for one in parts]) for name in ("batch", "step_s")}
+    widths = join([one.step_widths[0] for one in parts]), join([one.step_widths[1] for one in parts])
     fits = join([one.fits for one in parts])
-    return first._replace(times=first.times._replace(**steps), fits=fits, step_widths=tuple(widths))
+    return first._replace(times=first.times._replace(**steps), fits=fits, step_widths=widths)
 
 
 def _own_column(q: ServingQuestion, shape: tuple[int, ...]) -> Column:
@@ -587,7 +596,7 @@ def _own_column(q: ServingQuestion, shape: tuple[int, ...]) -> Column:
     slots = np.concatenate(
         [np.broadcast_to(x, (np.shape(x)[0], *shape)) for x in (tried, np.asarray(q.max_batch)[None])]
     )
-    rows = max(POINTS // points, 1)
+    rows = max(POINTS // max(points, 1), 1)
     parts = [replica.column(slots[start : start + rows]) for start in range(0, len(slots), rows)]
     many = _joined([_flat_column(one, shape) for one in parts])
     fits, batch = many.fits.copy(), many.times.batch
@@ -603,14 +612,14 @@ def _part(many: Column, places: slice) -> Column:
     request = many.request
     if request.shape:
         request = replace(request, **{name: x[places] for name, x in _stated(request).items()})
-    times = {name: x[:, places] for name, x in many.times._asdict().items() if name != "compiled"}
+    times: dict[str, Any] = {name: x[:, places] for name, x in many.times._asdict().items() if name != "compiled"}
     return many._replace(
         request=request,
         times=many.times._replace(**times),
         fits=many.fits[:, places],
         chips=many.chips[:, places],
-        step_widths=tuple(x[:, places] for x in many.step_widths),
-        prompt_widths=tuple(x[:, places] for x in many.prompt_widths),
+        step_widths=_each(many.step_widths, lambda x: x[:, places]),
+        prompt_widths=_each(many.prompt_widths, lambda x: x[:, places]),
     )
 
 

@@ -135,7 +135,7 @@ def answer(head: TokenCosts, system: str, table: pd.DataFrame, called: Mapping[s
     value, low, high = figures[one.stack_kind]
     return card(
         figures[one.stack_kind] if np.isfinite(value) else "no cost",
-        f"{what}{'' if np.isfinite(value) else f': {one.reason}'}; {also}. Rent: {one.price_told()}",
+        f"{what}{'' if np.isfinite(value) else f': {one.reason}'}; {also}. Rent: {one.price_text()}",
         unit=unit,
         mark=str(one.basis),
         rival="" if best is None else f"{called[best.system]} with {_band(best)} USD",
@@ -144,7 +144,7 @@ def answer(head: TokenCosts, system: str, table: pd.DataFrame, called: Mapping[s
         proof="Check: eight figures of another model",
         more=_unpriced(table, called)
         + "An owner's cost follows the renter's. A band is of common draws of price and software; on "
-        f"{one.stack_kind} software {one.chance_told()}{_chosen(one)}.\n\n"
+        f"{one.stack_kind} software {one.chance_text()}{_chosen(one)}.\n\n"
         + ledger.rests_on(*dict.fromkeys(line.stack.id for line in lines.values() if line.stack_kind != "ideal")),
     )
 

@@ -104,7 +104,7 @@ def _row(result: Plan, precision: Any) -> dict[str, Any]:
     for name in ("tokens_per_s_per_chip", "ttft_s"):
         row |= c.banded(name)
     row |= _spent(c) | _paid(result, c, precision) | {"ties": " ".join(result.same)}
-    for one in result.beside:
+    for one in result.other_software:
         made = (one.tokens_per_s_per_chip, *one.ends(one.FIGURE)) if one.valid else NONE
         row |= _columns(f"{KINDS[one.stack.kind]}tokens_per_s_per_chip", made)
     return row | {

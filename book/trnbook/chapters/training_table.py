@@ -114,7 +114,7 @@ def rows(runs: Runs) -> pd.DataFrame:
         }
         row |= {"chips": run.chips, "tokens": run.tokens, "run_days": float(run.days)}
         row |= {"run_days_low": low, "run_days_high": high, "mfu": float(run.mfu), "hfu": float(run.hfu)}
-        row |= {"mapping": run.words, "bound": run.bound, "next": run.runner_up, "reason": str(run.reason)}
+        row |= {"mapping": run.configuration, "bound": run.bound, "next": run.runner_up, "reason": str(run.reason)}
         row |= {"memory_bytes": float(run.step.memory_bytes_per_rank), "capacity_bytes": float(run.step.capacity_bytes)}
         lines.append(row | {"trainer": run.stack.id, "basis": str(run.basis), "basis_reason": str(run.basis_reason)})
     return pd.DataFrame(lines)

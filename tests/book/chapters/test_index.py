@@ -123,8 +123,8 @@ def test_every_cell_of_the_page_is_a_plan(page):
             assert row["Tokens/s a chip"].startswith("out of reach: at most ")
         assert row["First token"] == c.in_words("ttft_s", "s").replace(")", f"; {c.basis})")
         assert_spent(row[SPENT], c)
-        assert_paid(row[PAID], c, found.beside)
-        told = [f"{b.stack.kind} {b.in_words(b.FIGURE, '') if b.valid else 'too slow'}" for b in found.beside]
+        assert_paid(row[PAID], c, found.other_software)
+        told = [f"{b.stack.kind} {b.in_words(b.FIGURE, '') if b.valid else 'too slow'}" for b in found.other_software]
         assert row["Other software, tokens/s a chip"] == "; ".join(told)
     assert {"hand-tuned", "ideal"} <= set(rows[0]["Other software, tokens/s a chip"].replace(";", "").split())
 

@@ -123,7 +123,7 @@ def test_a_token_cost_and_the_plan(of, speed, rate):
     request = tm.Request(1024, 256, tokens_per_s_per_user=speed, requests_per_s=rate)
     found, best = tm.token_cost(model, request, system, pricing=10.0), tm.plan(model, request, system)
     dearer = found.priced(25.0)
-    for planned in (best.best, *best.beside):
+    for planned in (best.best, *best.other_software):
         one = found[system, planned.stack.kind]
         assert one.reason == planned.reason
         if not planned.valid:
