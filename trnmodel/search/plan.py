@@ -29,7 +29,7 @@ from trnmodel.models.transformer import model as read_model
 from trnmodel.quantities import quantity
 from trnmodel.result import Card
 from trnmodel.search import capacity_card, plan_card, plan_data
-from trnmodel.search.capacity import Capacity, Demand, capacity
+from trnmodel.search.capacity import SIZES, Capacity, Demand, capacity
 from trnmodel.search.choice import SHARES, Choice, chosen
 from trnmodel.search.flips import Flips, flips
 from trnmodel.search.grid import options_of
@@ -188,8 +188,7 @@ def plan(
         owner=read_owner(owner),
     )
     q = search_for(read_model(model), demand.at_rate(one_request("request", request)), precision, max_loss_percent)
-    if prefill_systems is not None and demand.counts:
-        refuse("prefill_systems", prefill_systems, "pairs of systems are not counted for a size or an availability")
+    _refuse_pairs(demand, prefill_systems)
     specs = _able(q, sorted(asked_systems(systems), key=catalog_order), precision)
     points = {spec.id: points_of(q, spec, options_for(q, spec, efficiencies)) for spec in specs}
     fitting = [spec for spec in specs if any(point.rank[0] for point in points[spec.id])]
@@ -228,6 +227,14 @@ def plan(
         demand,
         tuple(c for c, _ in beyond),
     )
+
+
+def _refuse_pairs(demand: Demand, prefill_systems: Any) -> None:
+    """Refuse pairs of systems beside a size or an availability."""
+    stated = ((name, getattr(demand, name)) for name in (*SIZES, "availability"))
+    size = next((f"{name}={value:.15g}" for name, value in stated if value is not None), "")
+    if prefill_systems is not None and size:
+        refuse("prefill_systems", prefill_systems, f"pairs of systems are not counted for {size}")
 
 
 def _able(q: Search, specs: list[System], precision: Any) -> list[System]:

@@ -323,6 +323,8 @@ DEGREES = "tp=8", "tp=8, pp=2", "tp=4, dp=2", "tp=4, ep=4", "tp=16"
 MAPPINGS = ", ".join(f"tm.Mapping({degrees})" for degrees in DEGREES)
 PLACES = f"model=[{MODELS}], system=[{SYSTEMS}], mapping=[{MAPPINGS}]"
 AGES = "age_days", "rates"  # of a rent at a date
+DEMAND = "tm.plan('llama-3.2-1b', tm.Request(512, 64, 20.0), 'trn2.48xlarge', chips=64.0).demand"
+OF_SYSTEM = "price", "most_instances", "least", "each"  # methods of a demand
 PROMISED = "request=tm.Request(512, 64, tokens_per_s_per_user=20.0)"
 REQUESTS = ", ".join(
     f"tm.Request({prompt}, {answer}, requests_per_s={rate}, prefix_share={share})"
@@ -487,6 +489,8 @@ def _specs() -> Iterator[Call]:
         "weights=['bf16', 'fp8', 'mxfp4']",
     )
     yield _call("main", "tm.Mapping(tp=2).extent", "name='tp'", "choice: name")
+    yield _call("doors", f"{DEMAND}.at_rate", "request=tm.Request(512, 64)", "object: request")
+    yield from (_call("doors", f"{DEMAND}.{name}", "system='trn2.48xlarge'", "object: system") for name in OF_SYSTEM)
     yield _call("doors", "tm.Precision().storage_bytes", "part='weights'", "choice: part")
     chip = tm.chip("trainium2")
     yield _replaced("doors", "tm.chip('trainium2')", tm.Chip)
