@@ -314,15 +314,18 @@ def _gpus(q: Search, demand: Demand) -> list[Choice]:
 
 
 def _cheapest_first(demand: Demand | None, some: list[Choice], merit: Callable[[Choice], float]) -> list[Choice]:
-    """Return choices of which those that tie with the first are in the order of their rent, then of their instances."""
+    """Return choices of which those that tie with the first are in the order of their rent, then of their instances.
+
+    What ties makes as much per paid chip, so that the price of a chip-hour orders bills, and the size of a system its
+    instances.
+    """
     tied = [c for c in some if same(c, some[0], merit) and c.valid]
     if demand is None or len(tied) < 2 or isinstance(some[0], Pair):
         return some
 
     def bill(c: Choice) -> tuple[float, float]:
-        one = capacity(demand, c)
-        usd = one.usd_per_month
-        return (np.inf if np.isnan(usd) else float(f"{usd:.2g}")), one.instances
+        usd = float(demand.price(c.system).usd_per_chip_h)
+        return (np.inf if np.isnan(usd) else float(f"{usd:.2g}")), -c.system.chips
 
     return [*sorted(tied, key=bill), *(c for c in some if not any(c is one for one in tied))]
 

@@ -8,7 +8,7 @@ import pytest
 
 import trnmodel as tm
 from trnmodel.catalog.trainers import IDEAL, SHARES, Trainer, trainer
-from trnmodel.search.train_search import grid, space, told
+from trnmodel.search.train_search import grid, space, described
 from trnmodel.training.work import KINDS, PARTS
 
 DENSE, EXPERTS = "llama-3.1-8b", "qwen3-30b-a3b"
@@ -189,7 +189,7 @@ def test_the_search_is_brute_force():
     ask = {"global_batch": 8, "seq": 1024}
     ways = {"recompute": ("none", "full"), "zero": (0, 1), "sequence_parallel": (True,)}
     found = space(tm.model(DENSE), tm.system("hgx-a100"), **ask, **ways)
-    table = told(found, found.order()[:7])
+    table = described(found, found.order()[:7])
     where = tm.system("hgx-a100")
     cuts = grid(tm.model(DENSE), where, trainer(where.chip), ask["seq"], ask["global_batch"])
     times = []
