@@ -8,7 +8,7 @@ import pytest
 
 import trnmodel as tm
 from trnmodel.catalog.trainers import IDEAL, SHARES, Trainer, trainer
-from trnmodel.search.train_search import grid, space, described
+from trnmodel.search.train_search import described, grid, space
 from trnmodel.training.work import KINDS, PARTS
 
 DENSE, EXPERTS = "llama-3.1-8b", "qwen3-30b-a3b"
