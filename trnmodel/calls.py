@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import trnmodel
-from trnmodel.arguments import choice, one_of
+from trnmodel.arguments import one_of, refuse, shown
 from trnmodel.declared import Allowed, Flag, Integer, Named, Number, Numbers, Object, Word, declare, takes_none
 from trnmodel.search.plan_data import data_schema
 
@@ -133,7 +133,8 @@ def schema(name: str, *, answer: bool = False) -> dict[str, Any]:
     ['model', 'system', 'batch', 'context']
     """
     if answer:
-        choice("name", name, ("plan",))
+        if name != "plan":
+            refuse("answer", answer, f"allowed is False for {shown(name)}; only plan has a schema of its answer")
         return data_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_question(name)}
 
