@@ -33,6 +33,11 @@ def _name(kind: str, **more: Any) -> dict[str, Any]:
     return {"callback": terminal.identifier(kind), "autocompletion": terminal.complete(kind), **more}
 
 
+SYSTEMS: dict[str, Any] = {
+    "metavar": "SYSTEM,...",
+    "callback": terminal.identifiers("system"),
+    "autocompletion": terminal.complete_last("system"),
+}
 Model = Annotated[
     str,
     typer.Argument(metavar="MODEL", help="Id or name of a model, or the path of a config.json.", **_name("model")),
@@ -168,19 +173,15 @@ def plan(
     systems: Annotated[
         list[str],
         typer.Option(
-            metavar="SYSTEM,...",
             help="Systems: one, or several with commas. Default Trainium's that are for rent or announced.",
-            callback=terminal.identifiers("system"),
-            autocompletion=terminal.complete_last("system"),
+            **SYSTEMS,
         ),
     ] = [],  # noqa: B006
     prefill_systems: Annotated[
         list[str],
         typer.Option(
-            metavar="SYSTEM,...",
             help="Systems whose chips may run the prompts apart: one, or several with commas. Default none.",
-            callback=terminal.identifiers("system"),
-            autocompletion=terminal.complete_last("system"),
+            **SYSTEMS,
         ),
     ] = [],  # noqa: B006
     precision: BestDtypes = None,
@@ -364,10 +365,8 @@ def train(
     systems: Annotated[
         list[str],
         typer.Option(
-            metavar="SYSTEM,...",
             help="Systems: one, or several with commas, side by side.",
-            callback=terminal.identifiers("system"),
-            autocompletion=terminal.complete_last("system"),
+            **SYSTEMS,
         ),
     ],
     tokens: Annotated[float, typer.Option(help="Tokens to be seen: 15T, 300B, 1e12.", **NUMBER)],

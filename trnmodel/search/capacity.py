@@ -349,10 +349,10 @@ def capacity(demand: Demand, c: Choice) -> Capacity:
     """
     pair = len(c.systems) > 1
     if pair or not c.valid:
-        return Capacity(
-            question=demand, choice=c, **dict.fromkeys(_FIGURES, np.nan), reason_mask=reason_mask(not pair, False, pair)
-        )
+        return _none(demand, c, reason_mask(not pair, False, pair))
     instances, spare, reached = _instances(demand, c)
+    if not reached:
+        return _none(demand, c, reason_mask(False, True, False))
     here = {name: np.asarray(getattr(c, name)) for name in _READ}
     figures = {name: float(x) for name, x in _figures(demand, c, here, instances, spare).items()}
     price, owner = demand.price(c.system), tco(c.system, owner=demand.owner, facility=demand.facility)
@@ -365,11 +365,8 @@ def capacity(demand: Demand, c: Choice) -> Capacity:
         "mean_site_w": figures["tokens_per_s"] * float(joules.facility_j_per_token),
         "provisioned_site_w": (instances + spare) * provisioned_site_w(c.system, demand.facility),
     }
-    if reached:
-        figures |= _availability(c, instances, spare)
-    else:
-        figures = dict.fromkeys(_FIGURES, np.nan)
-    return Capacity(question=demand, choice=c, **figures, reason_mask=reason_mask(False, not reached, False))
+    figures |= _availability(c, instances, spare)
+    return Capacity(question=demand, choice=c, **figures, reason_mask=reason_mask(False, False, False))
 
 
 _READ = (
@@ -377,6 +374,11 @@ _READ = (
     *("sequences_in_flight", "prefill_utilisation"),
 )
 _FIGURES = tuple(one.name for one in fields(Capacity) if one.name not in ("question", "choice", "reason_mask"))
+
+
+def _none(demand: Demand, c: Choice, mask: NDArray) -> Capacity:
+    """Return a capacity without figures, for the reasons of a mask."""
+    return Capacity(question=demand, choice=c, **dict.fromkeys(_FIGURES, np.nan), reason_mask=mask)
 
 
 def _replicas_per_instance(c: Choice) -> float:

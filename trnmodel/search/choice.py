@@ -256,7 +256,8 @@ def chosen(point: Point) -> Choice:
     """Return a point of the grid as a choice, with its figures at the planned load."""
     q, times, chips = point.question, point.times, point.chips
     request, paid = q.request, float(paid_chips(q.system, np.asarray(chips)))
-    figures = {name: float(x) for name, x in account.load_of(times, request).items()}
+    planned = account.planned_requests_per_s(times, request)
+    figures = {name: float(x) for name, x in account.loaded(times, planned, request).items()}
     kept = np.isfinite(figures["requests_per_s_per_replica"])
     if not kept:
         empty_ttft_s = float(account.ttft_s(times, 0.0, request.ttft_quantile))

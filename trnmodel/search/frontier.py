@@ -19,7 +19,7 @@ from trnmodel.models.transformer import model as read_model
 from trnmodel.result import alike
 from trnmodel.search.choice import Choice, Point, chosen
 from trnmodel.search.grid import Grid, Question, computes, grid, options_of
-from trnmodel.serving.account import load_of, made_per_chip
+from trnmodel.serving.account import planned_and_made
 from trnmodel.steps.request import Request, one_request
 
 if TYPE_CHECKING:
@@ -46,8 +46,7 @@ def made_at(g: Grid, q: Question, tokens_per_s_per_user: ArrayLike) -> NDArray:
     speeds = np.asarray(tokens_per_s_per_user, dtype=float)[:, None, None]
     request = replace(q.request, tokens_per_s_per_user=speeds)
     with np.errstate(invalid="ignore", divide="ignore"):
-        rate = np.where(g.fits, load_of(g.times, request)["requests_per_s_per_replica"], np.nan)
-        return made_per_chip(q.request, q.system, rate, g.chips)
+        return planned_and_made(request, q.system, g.times, g.fits, g.chips)[1]
 
 
 def _best(q: Question, speeds: NDArray) -> list[tuple[float, Point] | None]:

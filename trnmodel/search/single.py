@@ -22,7 +22,7 @@ from trnmodel.models.transformer import Transformer
 from trnmodel.search.choice import Choice, Point, chosen
 from trnmodel.search.grid import Question, computes, grid, options_of
 from trnmodel.search.launch import runs
-from trnmodel.serving.account import load_of, made_per_chip, ttft_s
+from trnmodel.serving.account import planned_and_made, ttft_s
 from trnmodel.steps.legal import refuse_longer
 from trnmodel.steps.request import Request
 
@@ -35,8 +35,7 @@ def best_choice(
     model: Transformer, request: Request, spec: System, efficiencies: Any, precision: str | Precision | None
 ) -> Choice | None:
     """Return the choice of one system for a request; None where nothing fits or its chip lacks the precision."""
-    questions = questions_of(model, request, spec, efficiencies, precision)
-    points = best_points(questions)
+    points = candidates(model, request, spec, efficiencies, precision)
     return chosen(points[0]) if points and points[0].rank[0] else None
 
 
@@ -147,8 +146,7 @@ def _searched(q: Question) -> list[Point]:
     """
     g = grid(q)
     with np.errstate(invalid="ignore", divide="ignore"):
-        rate = np.where(g.fits, load_of(g.times, q.request)["requests_per_s_per_replica"], np.nan)
-        made = made_per_chip(q.request, q.system, rate, g.chips)
+        _, made = planned_and_made(q.request, q.system, g.times, g.fits, g.chips)
         near = np.minimum(q.request.most_tpot_s / g.times.decode_s, 1.0) + 1e-6 / g.times.decode_s
         if q.request.ttft_s is not None:
             near = near + np.minimum(q.request.ttft_s / ttft_s(g.times, 0.0, q.request.ttft_quantile), 1.0)

@@ -148,11 +148,6 @@ def edge(times: Times, request: Request) -> tuple[NDArray, NDArray]:
     return full.tpot_s, ttft_s(times, full.utilisation, request.ttft_quantile)
 
 
-def load_of(times: Times, request: Request) -> dict[str, Any]:
-    """Return the figures of a replica at its planned load, by name; NaN where no load keeps the promises."""
-    return loaded(times, planned_requests_per_s(times, request), request)
-
-
 def loaded(times: Times, requests_per_s: NDArray, request: Request) -> dict[str, Any]:
     """Return the figures of a replica at a load, by name."""
     load = under(times, requests_per_s, request.output_tokens)
@@ -198,6 +193,14 @@ def made_per_chip(request: Request, system: System | Chip, requests_per_s: NDArr
     return request.output_tokens / request_chip_s(request, system, requests_per_s, chips)
 
 
+def planned_and_made(
+    request: Request, system: System | Chip, times: Times, fits: NDArray, chips: NDArray
+) -> tuple[NDArray, NDArray]:
+    """Return the planned load of each point, and what it makes per paid chip; NaN where it has none."""
+    rate = np.where(fits, planned_requests_per_s(times, request), np.nan)
+    return rate, made_per_chip(request, system, rate, chips)
+
+
 class Best(NamedTuple):
     """What a replica does with the number of sequences that makes most, in each draw.
 
@@ -227,8 +230,7 @@ class Column(NamedTuple):
     def made(self, times: Times) -> tuple[NDArray, NDArray]:
         """Return the planned load of each batch, and what it makes per paid chip; NaN where it keeps no promise."""
         with np.errstate(invalid="ignore", divide="ignore"):
-            rate = np.where(self.fits, planned_requests_per_s(times, self.request), np.nan)
-            return rate, made_per_chip(self.request, self.system, rate, self.chips)
+            return planned_and_made(self.request, self.system, times, self.fits, self.chips)
 
     def best(self, steps: Numeric, prompts: Numeric) -> Best:
         """Return the best number of sequences, where steps and prompts deviate from what is predicted.
