@@ -23,9 +23,11 @@ from trnmodel.catalog.load import DATA, read_csv, value
 from trnmodel.catalog.specs import Spec
 from trnmodel.declared import Checked, declare
 from trnmodel.evidence import search
-from trnmodel.evidence.grounds import document, grounds
+from trnmodel.evidence.grounds import grounds
+from trnmodel.evidence.meanings import decisions
 from trnmodel.evidence.questions import predict
 from trnmodel.evidence.readings import Reading, Tune, reading
+from trnmodel.evidence.records import document
 from trnmodel.evidence.rows import COLLECTIVES, COMPARATORS, UnreadableRowError, measure, published, put, read_rows
 from trnmodel.evidence.score import configuration
 from trnmodel.models.transformer import model
@@ -97,11 +99,12 @@ def _belongs(r: Reading, group: str) -> bool:
     return r.meaning in MEANINGS[group] and not r.percentile and r.stack != "ideal" and model(r.model).kind in kinds
 
 
-def readable(rows: Iterable[Mapping[str, str]]) -> Iterator[Case]:
-    """Each row that has a reading and a value as a case by itself."""
-    for row in rows:
+def readable(rows: Iterable[Mapping[str, str]], statements: bool = True) -> Iterator[Case]:
+    """Each row that has a reading and a value as a case by itself; without `statements` from its cells alone."""
+    rows = list(rows)
+    for row, asked in zip(rows, decisions(rows, statements), strict=True):
         with suppress(UnreadableRowError):
-            r = reading(row)
+            r = reading(row, None, asked)
             yield Case(r, measure(row) * r.scale, r.weight, document(row["source"]), row["id"])
 
 

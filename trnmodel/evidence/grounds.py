@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import nan
@@ -28,6 +27,7 @@ PARTS = (
     ("decode-mbu", "share of HBM"),
     ("prefill-mfu", "share of peak"),
     ("queued-", "queue"),
+    ("waiting-", "queue"),
     ("burst-", "queue"),
     ("decode", "decode"),
     ("layer-", "decode"),
@@ -48,17 +48,6 @@ PARTS = (
 PREFILL = ("prefill", "one-prefill", "batch-prefill", "reprefill", "forward")
 PLAIN = ("kernel", "collective")  # parts whose rows alone say how far a prediction may be off
 ALONE = ("one-prefill", "batch-prefill", "queued-prefill", "burst-prefill")  # prompts that run one by one
-
-
-def document(source: str) -> str:
-    """Return what a source is beside its version: the page or the pull request.
-
-    Examples
-    --------
-    >>> document("aws-neuron-sdk libraries/a.rst @81ce03ae")
-    'aws-neuron-sdk libraries/a.rst'
-    """
-    return re.sub(r"\s*@\w+.*$", "", source).strip()
 
 
 def part(meaning: str) -> str:

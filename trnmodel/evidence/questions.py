@@ -126,7 +126,17 @@ def _loaded_s(r: Reading, tune: Tune | None) -> Any:
 
 
 def _served(r: Reading, tune: Tune | None) -> Any:
-    return r.mapping[2] * r.batch * _output(r) / _loaded_s(r, tune)
+    in_flight = np.minimum(r.batch, r.clients) if r.clients < 1 else r.batch  # fewer clients than replicas
+    return r.mapping[2] * in_flight * _output(r) / _loaded_s(r, tune)
+
+
+def _waiting_s(r: Reading, tune: Tune | None) -> Any:
+    """Return the time to a first token where more clients than slots wait in a closed loop.
+
+    By Little's law each request stays clients / slots times as long as one that has a slot; what it waits is before
+    its first token.
+    """
+    return _first_token_s(r, tune) + np.maximum(r.clients / r.compiled_batch - 1, 0.0) * _loaded_s(r, tune)
 
 
 def _total(r: Reading, tune: Tune | None) -> Any:
@@ -235,9 +245,10 @@ QUESTIONS: Mapping[str, Callable[[Reading, Tune | None], Any]] = {
     "served-throughput": _served,
     "served-total-throughput": lambda r, tune: _served(r, tune) * (r.input_tokens + _output(r)) / _output(r),
     "served-requests": lambda r, tune: _served(r, tune) / _output(r),
-    "served-single": lambda r, tune: 2 * _output(r) / (_one_prefill_s(r, tune) + _output(r) * _step_s(r, tune)),
     "one-prefill": _one_prefill_s,
     "queued-prefill": _first_token_s,
+    "waiting-prefill": _waiting_s,
+    "waiting-step": _stalled_step_s,
     "decode-read-bytes": lambda r, tune: _decode(r, tune).moved_bytes_per_rank,
     "decode-mbu": _mbu,
     "prefill-mfu": _mfu,
@@ -250,6 +261,7 @@ QUESTIONS: Mapping[str, Callable[[Reading, Tune | None], Any]] = {
     "memory:ring": _memory("ring_bytes"),
     "memory:code": _memory("code_bytes"),
     "layer-step": lambda r, tune: _step_s(r, tune) / model(r.model).n_layers,
+    "layer-prefill": lambda r, tune: _prefill_s(r, tune) / model(r.model).n_layers,
     "layer-operators": _operators_s,
     "layer-all-reduce": _layer_all_reduce_s,
     "critical-batch": _critical_batch,

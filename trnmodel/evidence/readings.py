@@ -6,22 +6,21 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
-
-import msgspec
 
 from trnmodel.arguments import Same, instance, key_of, of_key, shown
 from trnmodel.catalog import load
-from trnmodel.catalog.load import DATA, read_csv
 from trnmodel.catalog.names import folded
 from trnmodel.catalog.specs import Chip, Precision, Spec
 from trnmodel.catalog.stacks import Efficiencies, efficiencies
 from trnmodel.catalog.systems import System, system, systems
+from trnmodel.evidence.meanings import Decision, decide
+from trnmodel.evidence.names import model_of
+from trnmodel.evidence.records import Record
 from trnmodel.evidence.rows import COLUMNS, LONGEST_CELL, UnreadableRowError, number, tokens
-from trnmodel.evidence.rules import ASIDE, Decision, bare_name, decide
+from trnmodel.evidence.software import stack_of_software
 from trnmodel.evidence.words import KINDS, spelt
-from trnmodel.models import shipped
 from trnmodel.models.transformer import model as read_model
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
@@ -51,7 +50,6 @@ UNITS = {
     "served-requests": REQUESTS,
     "throughput": TOKENS,
     "throughput-batch": TOKENS,
-    "served-single": TOKENS,
     "speed": TOKENS | {f"{unit}/{who}": size for unit, size in TOKENS.items() for who in ("user", "stream")},
     "train-tokens": TOKENS
     | {f"{unit}/{one}": size for unit, size in TOKENS.items() for one in ("GPU", "chip", "device")},
@@ -74,7 +72,7 @@ TRAINING = "train"
 # a question that the unit of a row turns into another
 SHARED = r"(?:/|\bper[ _]|_per_)"
 BY_TOKENS, BY_BYTES = {"train-sequences": "train-tokens"}, {"kernel-flop-rate": "kernel-byte-rate"}
-BY_USER = {"decode-throughput": "decode-speed", "served-throughput": "loaded-speed", "served-single": "decode-speed"}
+BY_USER = {"decode-throughput": "decode-speed", "served-throughput": "loaded-speed"}
 BY_CHIP = {"train-tokens": "train-tokens-chip"}
 BINARY = {"message_kib": KIB, "message_mib": MIB, "message_gib": GIB}
 # arguments of a rule that say how a row is read; the others are arguments of the call that answers
@@ -82,14 +80,6 @@ READ = (
     *("stack", "batch", "context", "prompt", "percentile", "rounding", "unit", "replicas", "precision", "model"),
     *("where", "ep", "series", "input", "tp", "clients", "active", "moe_ep", "new_tokens", "waves", "longest"),
 )
-
-
-class Alias(msgspec.Struct, frozen=True):
-    """A pattern of workload names and the model that they mean."""
-
-    pattern: str
-    model: str
-    note: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +112,7 @@ class Reading:
     new_tokens: float  # positions that a decode step takes
     moe_ep: int  # ranks of a TP group that hold whole experts
     machines: int  # that the row names, "4x trn1.32xlarge"
+    unknown: int = 0  # columns that matter and that nothing states
 
     def __hash__(self) -> int:
         """Return the hash of what tells most readings apart: they are keys of caches, and have many fields."""
@@ -190,30 +181,6 @@ def _stack(where: Same[System | Chip], stack: Any) -> Efficiencies:
     return efficiencies(where.it if isinstance(where.it, Chip) else where.it.chip, of_key(stack))
 
 
-@cache
-def aliases() -> tuple[tuple[re.Pattern, str], ...]:
-    """Patterns of workload names with the model that each means."""
-    rows = read_csv(DATA / "evidence" / "workload_aliases.csv", Alias)
-    return tuple((re.compile(row.pattern, re.IGNORECASE), row.model) for row in rows)
-
-
-def model_of(workload: str, models: Mapping[str, Any] | None = None) -> Any:
-    """Return the model that a workload name means: of the caller, of the table, or of the catalog."""
-    return models[workload] if models and workload in models else _known_model(workload)
-
-
-@lru_cache(maxsize=512)
-def _known_model(workload: str) -> str:
-    name = bare_name(workload)
-    hyphened = re.sub(r"[\s_]+", "-", name.strip())
-    plain = [re.sub(r"^meta-", "", one, flags=re.I) for one in (name, hyphened)]
-    named = next((model for one in plain for pattern, model in aliases() if pattern.search(one)), workload)
-    for candidate in (named, workload, name, hyphened):
-        if known := shipped.known(candidate):
-            return known
-    raise UnreadableRowError(f"no configuration of {shown(workload)} in the catalog")
-
-
 def counts(row: Mapping[str, str]) -> dict[str, float]:
     """Return the numbers of a row's shapes, NaN for a blank cell; raise UnreadableRowError for any other text."""
     found = {}
@@ -266,6 +233,14 @@ def _mapping(n: Mapping[str, float], replicas: float) -> tuple[int, int, int, in
         cores = f"{n['n_cores_used']:g} cores at LNC {per_rank:g}, PP {pp:g}, DP {dp:g}"
         raise UnreadableRowError(f"n_cores_used: {cores} leave no whole TP")
     return int(tp), int(pp), int(dp), None if math.isnan(n["lnc"]) else int(n["lnc"])
+
+
+def _workers(stated: str, n: Mapping[str, float], where: str) -> float:
+    """Return how many replicas of one core run: a number, or one on each core of the machine."""
+    if stated != "cores":
+        return number(stated)
+    at = site(_machine(where, 0, 0), None if math.isnan(n["lnc"]) else int(n["lnc"]))
+    return _first(n["n_cores_used"], float(at.chips * at.ranks_per_chip))
 
 
 def _replicas(n: Mapping[str, float], where: System | Chip, machines: int) -> float:
@@ -409,16 +384,34 @@ def reading(
 ) -> Reading:
     """Return what a row means; raises UnreadableRowError with the reason for a row that cannot be predicted."""
     for name in COLUMNS:
-        if len(row[name]) > LONGEST_CELL:
+        if len(row.get(name, "")) > LONGEST_CELL:
             raise UnreadableRowError(f"{name}: a cell of {len(row[name])} characters; allowed are {LONGEST_CELL}")
     d = decided or decide(row)
-    if not d.question:
-        raise UnreadableRowError(
-            f"no rule gives a meaning to metric {shown(row['metric'])} of kind {shown(row['kind'])}"
-        )
-    if d.question == ASIDE:
+    if d.refused:
         raise UnreadableRowError(d.reason or f"metric {shown(row['metric'])} has no counterpart in the model")
     return _reading(row, d, models)
+
+
+def _rounding(stated: str, printed: str) -> float:
+    """Return half a step of a rounded value: what is stated, or half of the last digit that is printed.
+
+    Examples
+    --------
+    >>> _rounding("digit", "0.3"), _rounding("0.01", "0.02"), _rounding("", "7")
+    (0.05, 0.005, 0.0)
+    """
+    if stated == "digit":
+        return 0.5 / 10 ** len(printed.partition(".")[2])
+    return number(stated) / 2 if stated else 0.0
+
+
+def _software(record: Record, where: str, known: Any) -> str:
+    """Return the stack for what a record says of its software; nothing for the chip's own."""
+    if not known:
+        return ""
+    found = _machine(where, 0, 0)
+    chip = found if isinstance(found, Chip) else found.chip
+    return stack_of_software(record, chip.id, read_model(known).kind)
 
 
 def _reading(row: Mapping[str, str], d: Decision, models: Mapping[str, Any] | None) -> Reading:
@@ -429,21 +422,22 @@ def _reading(row: Mapping[str, str], d: Decision, models: Mapping[str, Any] | No
     n = counts(row)
     n["input_len"], n["tp"] = _first(n["input_len"], number(say["input"])), _first(number(say["tp"]), n["tp"])
     where, machines = say["where"] or _where(row["instance"]), _machines(row["instance"])
+    machines = int(_first(d.record.machines, machines))
     if d.question.startswith(TRAINING):
         n |= {"dp": _first(n["dp"], _replicas(n, _machine(where, 0, 0), machines)), "tp": _first(n["tp"], 1.0)}
-    mapping = _mapping(n, number(say["replicas"]))
+    mapping = _mapping(n, _workers(say["replicas"], n, where))
     sizes = _batches(n, say, mapping[2]) | _lengths(n, say)
     return Reading(
         meaning=meaning,
         model=known,
         where=where,
-        stack=say["stack"],
+        stack=say["stack"] or _software(d.record, where, known),
         mapping=mapping,
         ep=int(_first(number(say["ep"]), 1)),
         precision=_precision(say["precision"], row["precision"]),
         percentile=say["percentile"],
         scale=scale,
-        rounding=float(say["rounding"] or 0),
+        rounding=_rounding(say["rounding"], row["value"]),
         asked=asked(d.arguments),
         use=d.use,
         weight=d.weight,
@@ -452,5 +446,6 @@ def _reading(row: Mapping[str, str], d: Decision, models: Mapping[str, Any] | No
         new_tokens=_first(number(say["new_tokens"]), 1.0),
         moe_ep=int(_first(number(say["moe_ep"]), 1)),
         machines=machines,
+        unknown=len(d.unknown),
         **{name: math.nan if math.isnan(size) else size for name, size in sizes.items()},  # one NaN equals itself
     )

@@ -227,8 +227,9 @@ def _products(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def texts(table: pd.DataFrame) -> list[dict[str, str]]:
-    """Return the rows of a table as texts by column, each with its id; a column that is missing is blank."""
-    names = ("id", *COLUMNS)
+    """Return the rows of a table as texts by column, each with its id; a column of the format that is missing is blank."""
+    others = (name for name in table.columns if isinstance(name, str) and name not in ("id", *COLUMNS))
+    names = ("id", *COLUMNS, *others)
     blank = [""] * len(table)
     cells = [[*map(text, table[name].tolist())] if name in table.columns else blank for name in names]
     found = [dict(zip(names, row, strict=True)) for row in zip(*cells, strict=True)]

@@ -16,9 +16,9 @@ import numpy as np
 from trnmodel.arguments import refuse, shown
 from trnmodel.declared import Checked, declare
 from trnmodel.evidence.grounds import Judged, banded, where
+from trnmodel.evidence.meanings import Decision, decisions
 from trnmodel.evidence.readings import Reading, reading
 from trnmodel.evidence.rows import MEASURED, UnreadableRowError, measure, published, read_table, text, texts
-from trnmodel.evidence.rules import Decision, decide
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 JUDGED = ["predicted", "error", "low", "high", "basis", "basis_reason"]
-JUDGED += "meaning model chip stack configuration weight set_aside skipped use rules".split()
+JUDGED += "meaning model chip stack configuration weight set_aside skipped use unknown patterns".split()
 NOT_PREDICTED, NOT_COUNTED = "not predicted", "predicted, not counted"
 LINES = ("fit", "rate", "null", "network")  # uses of rows that are no prediction of ours
 
@@ -66,12 +66,12 @@ def configuration(r: Reading, predicted: float) -> str:
 
 def _judge(rows: Sequence[dict[str, str]], models: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     """Each row's prediction beside its meaning, or the reason for none."""
-    decisions = [decide(row) for row in rows]
-    read = [_read(row, models, d) for row, d in zip(rows, decisions, strict=True)]
+    asked = decisions(rows)
+    read = [_read(row, models, d) for row, d in zip(rows, asked, strict=True)]
     judged = iter(banded(r for r, _ in read if isinstance(r, Reading)))
     return [
         _line(d, *one, next(judged) if isinstance(one[0], Reading) else one[0])
-        for d, one in zip(decisions, read, strict=True)
+        for d, one in zip(asked, read, strict=True)
     ]
 
 
@@ -87,7 +87,12 @@ def _read(
 
 def _line(d: Decision, r: Reading | UnreadableRowError, measured: float, judged: Judged) -> dict[str, Any]:
     """Return what is written beside a row: its prediction and meaning, or the reason for none."""
-    line: dict[str, Any] = dict.fromkeys(JUDGED, "") | {"use": d.use, "rules": " > ".join(d.rules), "weight": 0.0}
+    line: dict[str, Any] = dict.fromkeys(JUDGED, "") | {
+        "use": d.use,
+        "patterns": " > ".join(d.rules),
+        "unknown": " ".join(d.unknown),
+        "weight": 0.0,
+    }
     line |= dict.fromkeys(("predicted", "error", "low", "high"), math.nan)
     if isinstance(judged, UnreadableRowError) or isinstance(r, UnreadableRowError):
         return line | {"skipped": str(judged)}
@@ -136,8 +141,8 @@ def validate(rows: pd.DataFrame | str | Path, models: Mapping[str, Any] | None =
         90 % interval of the row's group, wider where it leaves what was measured), `basis` and `basis_reason` (what it
         rests on, and where it leaves the rows), `meaning`, `model`, `chip`, `stack`, `configuration` (a key that rows
         of one configuration share), `weight`, `set_aside` (why a predicted row does not count), `skipped` (why a row
-        has no prediction), `use` (what a row is used for) and `rules` (those of `data/evidence/rules.csv` that had a
-        say, in order). A row without an `id` gets one that follows from its cells.
+        has no prediction), `use` (what a row is used for), `unknown` (columns that matter and that nothing
+        states) and `patterns` (those of `data/evidence/patterns.csv` that had a say, in order). A row without an `id` gets one that follows from its cells.
 
     Raises
     ------
