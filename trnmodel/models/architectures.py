@@ -40,6 +40,7 @@ NEOX = Decoder(qkv_bias="attention_bias", out_bias="attention_bias", mlp_bias=Tr
 DECODERS = {
     "llama": LLAMA,
     "granite": LLAMA,
+    "minicpm": LLAMA,  # its scalars of the embedding, the residuals and the logits hold no parameters
     "smollm3": LLAMA,
     "seed_oss": replace(LLAMA, out_bias="attention_out_bias"),
     "internlm3": Decoder(qkv_bias="qkv_bias|attention_bias", out_bias="bias|mlp_bias", mlp_bias="bias|mlp_bias"),
@@ -75,6 +76,7 @@ DECODERS = {
     "xglm": replace(GPT2, positions=None),
     "starcoder2": replace(NEOX, qkv_bias="use_bias", out_bias="use_bias", mlp_bias="use_bias", window="all"),
     "phi": replace(GPT2, positions=None, head_bias=True, norms=1, qk_norm="layer", qk_norm_if="qk_layernorm"),
+    "hy_v3": replace(LLAMA, qk_norm="head", ffn=leading_dense_experts),
     "afmoe": Decoder(norms=4, qk_norm="head", window="pattern", out_gate=True, ffn=corrected_experts),
     **dict.fromkeys(
         ("glm4_moe", "glm4v_moe_text"),
