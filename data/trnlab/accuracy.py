@@ -17,7 +17,9 @@ from trnlab import comparators, coverage, forms
 from trnlab.naive import regression
 from trnmodel.catalog.load import DATA
 from trnmodel.evidence.fit import MEANINGS, Case, cases, fitted_errors, labels, log_errors, readable
+from trnmodel.evidence.meanings import PLAIN
 from trnmodel.evidence.readings import is_rate
+from trnmodel.evidence.records import check
 from trnmodel.evidence.rows import (
     COLLECTIVES,
     COMPARATORS,
@@ -30,7 +32,6 @@ from trnmodel.evidence.rows import (
     save,
     texts,
 )
-from trnmodel.evidence.rules import PLAIN, check
 from trnmodel.evidence.score import counted, validation
 from trnmodel.evidence.search import left_out
 from trnmodel.evidence.tables import BY, CHIP, FAMILY, FITTED, KERNELS, LEFT_OUT, OUTSIDE, SOURCE

@@ -19,9 +19,9 @@ from trnlab.kernels import CONSTANTS, TUNED
 from trnmodel.catalog import load
 from trnmodel.evidence.fit import MEANINGS, parameters
 from trnmodel.evidence.grounds import part
+from trnmodel.evidence.meanings import USES
 from trnmodel.evidence.readings import reading
 from trnmodel.evidence.rows import number, save, texts
-from trnmodel.evidence.rules import rules
 from trnmodel.evidence.score import JUDGED, counted, errors_of
 from trnmodel.evidence.tables import (
     BY,
@@ -71,7 +71,7 @@ def _fitted(meaning: str, name: str) -> str:
 
 def labelled(rows: pd.DataFrame) -> pd.DataFrame:
     """Judged rows with the `line` of the table that each belongs to: by its use, or by what was asked."""
-    uses = {one.rule.question: one.rule.use for one in rules() if one.rule.use in UNFITTED}
+    uses = {question: use for question, use in USES.items() if use in UNFITTED}
     lines = []
     for row in rows.itertuples():
         about, use = part(row.meaning), row.use if row.use in UNFITTED else ""

@@ -1,4 +1,4 @@
-"""What a typed record asks: its measure, its load and its shape -> the question of a measured number, or why it has none.
+"""What a typed record asks: its measure, load and shape -> the question of a measured number, or why it has none.
 
 A reason for none says which of three is missing: the meaning, the model or the machine.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+
+from msgspec.structs import replace as replaced
 
 from trnmodel.arguments import shown
 from trnmodel.evidence.names import model_of
@@ -27,6 +29,11 @@ QUESTIONS: Mapping[str, Mapping[str, str]] = {
     "generated_rate": {"static": "generated-throughput", "loaded": "served-throughput", "single": "served-throughput"},
     "total_rate": {"static": "total-throughput", "loaded": "served-total-throughput"},
     "prompt_rate": {"static": "prefill-throughput", "single": "prefill-throughput"},
+    "input_rate": {
+        "static": "prefill-throughput",
+        "loaded": "served-input-throughput",
+        "single": "served-input-throughput",
+    },
     "request_rate": {"static": "served-requests", "loaded": "served-requests", "single": "served-requests"},
     "user_rate": {"static": "decode-speed", "single": "decode-speed", "loaded": "loaded-speed"},
     "run_interval": {"static": "run-per-token"},
@@ -73,6 +80,7 @@ USES = {
     "served-throughput": "serving, throughput",
     "served-total-throughput": "serving, throughput",
     "served-requests": "serving, throughput",
+    "served-input-throughput": "serving, throughput",
     "loaded-request": "serving, latency of a request",
     "queued-prefill": "serving, TTFT in a queue",
     "waiting-prefill": "serving, waiting in a queue",
@@ -99,6 +107,7 @@ PARTITIONS = 128  # of SBUF
 FP32_BYTES = 4
 SIDES = ("m", "k", "n")
 OPERATORS = {"Q_K_V": "q|kv", "Wo_proj": "o", "W1_proj": "up", "W2_proj": "down"}
+MANY = "1000000"  # rounds of a closed loop, where nobody says how many
 UNKNOWN_INPUT = 300  # tokens of a chat or a question, where output alone is printed: an assumption (D)
 MEANING, MACHINE = "meaning", "machine"
 
@@ -113,7 +122,7 @@ class Decision:
     weight: float
     reason: str
     rules: tuple[str, ...]
-    record: Record = Record()
+    record: Record
     unknown: tuple[str, ...] = ()
 
     @property
@@ -231,43 +240,51 @@ def load(record: Record, replicas: float) -> str:
     return "loaded" if served else "static"
 
 
-def _language(row: Mapping[str, str], record: Record) -> Asked:
-    """Return what a row of a language model asks."""
+def _answerable(row: Mapping[str, str], record: Record) -> None:
+    """Refuse a row of a language model whose number holds what the model has no question for."""
+    reasons = {
+        f"{MEANING}: the host calls operators one by one, which has no stack here": record.kernels == "eager",
+        f"{MEANING}: a draft proposes tokens, and how many are accepted is not asked here": record.draft_tokens > 0
+        and record.measure not in ("first_token", "mfu"),
+        f"{MEANING}: prompts are partly cached, and which part is not stated": bool(record.cached),
+        f"{MEANING}: the lengths are not printed": record.lengths == "unknown",
+        f"{MACHINE}: prefill and decode run on machines of their own, joined by a network": record.apart == "yes"
+        and is_known(record.prefill_machines),
+    }
     if not record.measure:
         raise _refused(row)
-    if record.kernels == "eager":
-        raise UnreadableRowError(f"{MEANING}: the host calls operators one by one, which has no stack here")
-    if record.draft_tokens > 0 and record.measure not in ("first_token", "mfu"):
-        raise UnreadableRowError(f"{MEANING}: a draft proposes tokens, and how many are accepted is not asked here")
-    if record.cached:
-        raise UnreadableRowError(f"{MEANING}: prompts are partly cached, and which part is not stated")
-    if record.lengths == "unknown":
-        raise UnreadableRowError(f"{MEANING}: the lengths are not printed")
-    if record.apart == "yes" and is_known(record.prefill_machines):
-        raise UnreadableRowError(f"{MACHINE}: prefill and decode run on machines of their own, joined by a network")
+    for reason, holds in reasons.items():
+        if holds:
+            raise UnreadableRowError(reason)
+
+
+def _embedding(record: Record, how: str) -> str:
+    """Return the question of a model that embeds: a request is one pass over its prompt."""
+    if how != "single" or record.measure not in ("request", "first_token"):
+        raise UnreadableRowError(f"{MEANING}: a server that embeds has no queue here")
+    return "one-prefill"
+
+
+def _language(row: Mapping[str, str], record: Record) -> Asked:
+    """Return what a row of a language model asks."""
+    _answerable(row, record)
     replicas = max(_number(row, "dp", 1.0), 1.0)
     if record.clients == "batch":
-        record = _with(record, clients=row.get("batch", ""))
+        record = replaced(record, clients=row.get("batch", ""))
+    if record.interval_of == "bare" and record.clients:
+        record = replaced(record, measure="request")
     how, phase = load(record, replicas), row["phase"].lower()
     in_flight = number(record.clients) if is_known(number(record.clients)) else _number(row, "batch", 0.0)
     stalled = in_flight / replicas / max(_number(row, "output_len", math.inf), 1.0)
     question = _question(record, how, phase, stalled)
-    if record.generates == "no" and (how != "single" or record.measure not in ("request", "first_token")):
-        raise UnreadableRowError(f"{MEANING}: a server that embeds has no queue here")
     if record.generates == "no":
-        question = "one-prefill"
+        question = _embedding(record, how)
     clients = number(record.clients) / max(replicas, 1.0)
     slots = record.slots if is_known(record.slots) else _number(row, "batch", math.nan)
     if clients > slots * (1 + 1e-9) and question in WAITING:
         question = WAITING[question]
     use = "GPUs in tables of Trainium" if record.maker == "gpu" else USES.get(question, "model")
     return question, _arguments(row, record, how), use, _unknown(row, record, how)
-
-
-def _with(record: Record, **columns: object) -> Record:
-    import msgspec
-
-    return msgspec.structs.replace(record, **columns)
 
 
 def _question(record: Record, how: str, phase: str, prefills_per_step: float = 0.0) -> str:
@@ -310,46 +327,46 @@ def _bucket(text: str) -> str:
 
 def _arguments(row: Mapping[str, str], record: Record, how: str) -> dict[str, str]:
     """Return what says how a row of a language model is asked: lengths, batches, ranks."""
-    say = dict[str, str]()
-    one = record.buckets == "one"
-    pages = _whole(record.pages * record.page_tokens)
-    lengths = is_known(_number(row, "input_len", math.nan)) and is_known(_number(row, "output_len", math.nan))
-    middle = "median" if lengths and record.measure in ("token_interval", "generated_rate", "user_rate") else ""
-    say["context"] = _bucket(record.context_bucket) or ("seq" if one else "") or pages or middle
-    say["prompt"] = _bucket(record.prompt_bucket) or ("seq" if one else "")
-    if record.measure == "reprefill_rate":
-        say["prompt"] = "seq"
-    if record.measure in ("device_time", "read_bytes", "mbu", "mfu"):
-        say |= {name: say[name] or "seq" for name in ("context", "prompt")}
-    say["longest"] = _whole(record.longest)
-    say["input"] = _whole(record.input_tokens)
+    say = _lengths(row, record) | _ranks(row, record)
     slots = _whole(record.slots)
-    say["batch"] = (
-        f"total:{slots}"
-        if record.batch_of == "replicas" and slots
-        else ("total" if record.batch_of == "replicas" else slots)
-    )
-    say["clients"] = "1" if how == "single" and not is_known(number(record.clients)) else record.clients
+    total = f"total:{slots}".rstrip(":") if record.batch_of == "replicas" else ""
+    say["batch"] = say.get("batch", "") or total or slots
+    say["clients"] = say.get("clients", "") or record.clients or ("1" if how == "single" else "")
     if how == "loaded":
         in_flight = number(say["clients"]) if is_known(number(say["clients"])) else _number(row, "batch", math.nan)
         waves = record.requests / in_flight
-        say["waves"] = _whole(max(waves, 1.0)) if is_known(waves) else "1e6" if record.scheduling == "closed" else ""
-    if record.expert_ranks > 1:
-        say["moe_ep"] = _whole(record.expert_ranks)
-    if is_known(record.attention_tp):
-        say["tp"], say["moe_ep"] = _whole(record.attention_tp), _whole(record.attention_tp)
-    elif record.attention_replicas > 1:
-        tp = _number(row, "tp", math.nan)
-        say["tp"], say["ep"] = _whole(tp / record.attention_replicas), _whole(record.attention_replicas)
-    if is_known(record.call_rows) and record.attention_replicas > 1:  # of one call, shared out over the replicas
-        say |= {
-            "prompt": _whole(record.call_rows / record.attention_replicas),
-            "batch": say["ep"],
-            "clients": say["ep"],
-        }
+        say["waves"] = _whole(max(waves, 1.0)) if is_known(waves) else MANY if record.scheduling == "closed" else ""
     if is_known(record.new_tokens):
         say["new_tokens"] = _whole(record.new_tokens)
-    return {name: text for name, text in say.items() if text} | _read_as(record)
+    return _filled(say) | _read_as(record)
+
+
+def _lengths(row: Mapping[str, str], record: Record) -> dict[str, str]:
+    """Return the lengths that a row of a language model is asked at, each with the bucket that is stated for it."""
+    one = "seq" if record.buckets == "one" else ""
+    lengths = is_known(_number(row, "input_len", math.nan)) and is_known(_number(row, "output_len", math.nan))
+    middle = "median" if lengths and record.measure in ("token_interval", "generated_rate", "user_rate") else ""
+    context = _bucket(record.context_bucket) or one or _whole(record.pages * record.page_tokens) or middle
+    prompt = _bucket(record.prompt_bucket) or one or ("seq" if record.measure == "reprefill_rate" else "")
+    if record.measure in ("device_time", "read_bytes", "mbu", "mfu"):
+        context, prompt = context or "seq", prompt or "seq"
+    longest, given = _whole(record.longest), _whole(record.input_tokens)
+    return {"context": context, "prompt": prompt, "longest": longest, "input": given}
+
+
+def _ranks(row: Mapping[str, str], record: Record) -> dict[str, str]:
+    """Return how experts and attention share out the ranks of a row, and one call of a prefill over them."""
+    if is_known(record.attention_tp):
+        return {"tp": _whole(record.attention_tp), "moe_ep": _whole(record.attention_tp)}
+    say = {"moe_ep": _whole(record.expert_ranks)} if record.expert_ranks > 1 else {}
+    if not record.attention_replicas > 1:
+        return say
+    replicas = _whole(record.attention_replicas)
+    say |= {"tp": _whole(_number(row, "tp", math.nan) / record.attention_replicas), "ep": replicas}
+    if is_known(record.call_rows):
+        prompt = _whole(record.call_rows / record.attention_replicas)
+        return say | {"prompt": prompt, "batch": replicas, "clients": replicas}
+    return say
 
 
 def _read_as(record: Record) -> dict[str, str]:
@@ -358,7 +375,7 @@ def _read_as(record: Record) -> dict[str, str]:
     say["unit"] = "MB=MiB" if record.megabyte == "binary" else ""
     say["percentile"] = record.statistic[1:] if record.statistic in ("p99", "p90", "p25") else ""
     say["hbm_bytes_per_s"] = _whole(record.hbm_bytes_per_s)
-    return {name: text for name, text in say.items() if text}
+    return _filled(say)
 
 
 def _unknown(row: Mapping[str, str], record: Record, how: str) -> tuple[str, ...]:
@@ -385,7 +402,7 @@ def _encoder(row: Mapping[str, str], record: Record) -> Asked:
     question = ENCODERS[record.measure]
     say = {"replicas": record.replicas, "prompt": _bucket(record.prompt_bucket)} | _read_as(record)
     unknown = () if record.engine else ("engine",)
-    return question, {name: text for name, text in say.items() if text}, USES.get(question, "model"), unknown
+    return question, _filled(say), USES.get(question, "model"), unknown
 
 
 def _memory(row: Mapping[str, str], record: Record) -> Asked:
@@ -412,7 +429,7 @@ def _kernel(row: Mapping[str, str], record: Record) -> Asked:
     """Return what a row of a kernel asks."""
     if record.op in ("", "several"):
         raise UnreadableRowError(
-            f"{MEANING}: workload {shown(row.get('workload', ''))}: names no kernel with its shape that the patterns know"
+            f"{MEANING}: workload {shown(row.get('workload', ''))}: names no kernel with a shape that is known"
         )
     if "launch" in record.inside:
         raise UnreadableRowError(f"{MEANING}: the time holds a launch by a path of unknown cost")
@@ -424,7 +441,7 @@ def _kernel(row: Mapping[str, str], record: Record) -> Asked:
         say["dtype"] = record.dtype
     say |= {"transpose": record.transpose or ("tensor" if record.code == "compiler" and record.op == "matmul" else "")}
     say |= {"buffering": record.buffering}
-    return KERNELS[record.measure], {name: text for name, text in say.items() if text}, _kernel_use(record), ()
+    return KERNELS[record.measure], _filled(say), _kernel_use(record), ()
 
 
 def _shape(record: Record) -> dict[str, str]:
@@ -488,25 +505,25 @@ def _collective(row: Mapping[str, str], record: Record) -> Asked:
             raise UnreadableRowError(f"{MEANING}: a percentile of the run whose mean is used")
     else:
         use = _collective_use(row, record)
-    if not record.series and ("launch" in record.inside or "host" in record.inside):
-        raise UnreadableRowError(f"{MEANING}: the time holds launches by the host, and the model has none")
     if record.network == "cards" or record.graph == "null":
         return ASIDE, {}, "network" if record.network == "cards" else "null", ()
     if record.measure not in COLLECTIVES:
         raise _refused(row)
     size = ("message_bytes", "message_kib", "message_mib", "message_gib", "rows", "columns", "ranks", "count")
-    say = {name: _whole(getattr(record, name)) for name in size} | {"kind": record.call} | _read_as(record)
+    say = {name: _whole(getattr(record, name)) for name in size} | {"kind": record.kind_of_call} | _read_as(record)
     say["series"] = record.series or (row.get("instance", "")[:4] if record.graph == "yes" else "")
     question = COLLECTIVES[record.measure]
+    if not record.series and ("launch" in record.inside or "host" in record.inside):
+        question, use = f"launched-{question}", "collectives with their launches"
     if record.graph == "yes":
         question = "graph-time"
     if record.graph == "step":
         question, say["stack"] = "collective-in-step", "gpu-serving"
     if record.engine == "nccl":
-        say["algorithm"] = "phased" if "all" in record.call and "to" in record.call else "ring"
+        say["algorithm"] = "phased" if "all" in record.kind_of_call and "to" in record.kind_of_call else "ring"
     if record.server_of:
         say["where"] = f"hgx-{record.gpu.lower()}"
-    return question, {name: text for name, text in say.items() if text}, use, ()
+    return question, _filled(say), use, ()
 
 
 def _collective_use(row: Mapping[str, str], record: Record) -> str:
@@ -523,7 +540,9 @@ def _other(row: Mapping[str, str], record: Record) -> Asked:
     """Return what a row of another chip asks."""
     say = _read_as(record) | {"stack": "ideal" if record.analytic else "gpu-serving"}
     say |= {"percentile": "", "precision": {"fp4": "mxfp4"}.get(row.get("precision", ""), say.get("precision", ""))}
-    shape = {name: _whole(getattr(record, name)) for name in (*SIDES, "ranks", "message_bytes")} | {"kind": record.call}
+    shape = {name: _whole(getattr(record, name)) for name in (*SIDES, "ranks", "message_bytes")} | {
+        "kind": record.kind_of_call
+    }
     by_shape = {"chip_matmul": "chip-matmul", "chip_elements": "chip-elements", "step_collective": "collective-in-step"}
     if record.measure in by_shape:
         return by_shape[record.measure], _filled(say | shape), "", ()
@@ -558,8 +577,7 @@ def _of_other(row: Mapping[str, str], record: Record) -> str:
         return (
             "decode-step"
             if record.interval_of == "gap"
-            or (row.get("phase") == ""
-            and record.engine == "")
+            or (row.get("phase") == "" and record.engine == "")
             or ("step" in row.get("metric", "") or "per_token" in row.get("metric", ""))
             else "loaded-step"
         )

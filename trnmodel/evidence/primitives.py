@@ -121,6 +121,12 @@ def _chip_elements_per_s(r: Reading, tune: Tune | None) -> Any:
     return _chip_rates(r, tune)[1] / (2 * r.precision.storage_bytes("activations"))
 
 
+COLLECTIVES: Mapping[str, Callable[[Reading, Tune | None], Any]] = {
+    "collective-time": lambda r, tune: float(_collective(r).time_s),
+    "collective-algbw": lambda r, tune: _algbw(r),
+    "collective-busbw": lambda r, tune: _algbw(r) * float(busbw_factor(*message(r)[:2])),
+}
+
 PRIMITIVES: Mapping[str, Callable[[Reading, Tune | None], Any]] = {
     "kernel-time": _kernel(lambda answer: answer.time_s),
     "kernel-flop-rate": _kernel(lambda answer: answer.flop / answer.time_s),
@@ -128,10 +134,9 @@ PRIMITIVES: Mapping[str, Callable[[Reading, Tune | None], Any]] = {
     "kernel-byte-rate": _kernel(lambda answer: (answer.hbm_read_bytes + answer.hbm_write_bytes) / answer.time_s),
     "kernel-read-bytes": _kernel(lambda answer: answer.hbm_read_bytes),
     "kernel-write-bytes": _kernel(lambda answer: answer.hbm_write_bytes),
-    "collective-time": lambda r, tune: float(_collective(r).time_s),
+    **COLLECTIVES,
+    **{f"launched-{name}": ask for name, ask in COLLECTIVES.items()},  # the launch is in the time, and not in the model
     "collective-in-step": _in_step_s,
-    "collective-algbw": lambda r, tune: _algbw(r),
-    "collective-busbw": lambda r, tune: _algbw(r) * float(busbw_factor(*message(r)[:2])),
     "graph-time": lambda r, tune: _graph_s(r),
     "chip-matmul": _chip_matmul_s,
     "chip-elements": _chip_elements_per_s,

@@ -244,6 +244,7 @@ QUESTIONS: Mapping[str, Callable[[Reading, Tune | None], Any]] = {
     "loaded-request": _loaded_s,
     "served-throughput": _served,
     "served-total-throughput": lambda r, tune: _served(r, tune) * (r.input_tokens + _output(r)) / _output(r),
+    "served-input-throughput": lambda r, tune: _served(r, tune) / _output(r) * r.input_tokens,
     "served-requests": lambda r, tune: _served(r, tune) / _output(r),
     "one-prefill": _one_prefill_s,
     "queued-prefill": _first_token_s,

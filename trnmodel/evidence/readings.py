@@ -29,6 +29,7 @@ from trnmodel.units import GB, GIB, HOUR, KB, KIB, MB, MIB, MINUTE, MS, NS, TFLO
 COUNTS = ("n_cores_used", "lnc", "batch", "input_len", "output_len", "seq_len", "tp", "pp", "dp")
 WHOLE = ("n_cores_used", "lnc", "tp", "pp", "dp")
 COUNTED = {name: re.compile(rf"^{name}[ =]*(?=\d)|(?<=\d) ?(ranks?|cores?|chips?)$", re.I) for name in COUNTS}  # "TP8"
+COARSE = 0.25  # of a value, that half a step of its rounding is: the number says less than a prediction
 MOST = 2**40  # tokens, sequences or ranks of a row
 TIMES = {"s": 1.0, "sec": 1.0, "seconds": 1.0, "ms": MS, "us": US, "min": MINUTE, "h": HOUR, "hours": HOUR}
 PER = {"s": 1.0, "min": 1 / MINUTE, "h": 1 / HOUR}
@@ -67,7 +68,7 @@ UNITS = {
     "critical-batch": {"tokens": 1.0},
 }
 FORMATS = re.compile(r"bf16|bfloat16|fp16|float16|fp32|float32|fp8|float8|int8|mxfp[48]|w4a8|auto-?cast|not printed")
-MODELLESS = ("kernel-", "collective-", "graph-", "chip-")
+MODELLESS = ("kernel-", "collective-", "launched-", "graph-", "chip-")
 TRAINING = "train"
 # a question that the unit of a row turns into another
 SHARED = r"(?:/|\bper[ _]|_per_)"
@@ -425,6 +426,8 @@ def _reading(row: Mapping[str, str], d: Decision, models: Mapping[str, Any] | No
     machines = int(_first(d.record.machines, machines))
     if d.question.startswith(TRAINING):
         n |= {"dp": _first(n["dp"], _replicas(n, _machine(where, 0, 0), machines)), "tp": _first(n["tp"], 1.0)}
+    rounding, value = _rounding(say["rounding"], row["value"]), number(row["value"])
+    coarse = value > 0 and rounding > COARSE * value
     mapping = _mapping(n, _workers(say["replicas"], n, where))
     sizes = _batches(n, say, mapping[2]) | _lengths(n, say)
     return Reading(
@@ -437,11 +440,11 @@ def _reading(row: Mapping[str, str], d: Decision, models: Mapping[str, Any] | No
         precision=_precision(say["precision"], row["precision"]),
         percentile=say["percentile"],
         scale=scale,
-        rounding=_rounding(say["rounding"], row["value"]),
+        rounding=rounding,
         asked=asked(d.arguments),
         use=d.use,
-        weight=d.weight,
-        reason=d.reason,
+        weight=0.0 if coarse else d.weight,
+        reason=f"rounded to {rounding / value:.0%} of its value" if coarse else d.reason,
         waves=_first(number(say["waves"]), 0.0),
         new_tokens=_first(number(say["new_tokens"]), 1.0),
         moe_ep=int(_first(number(say["moe_ep"]), 1)),

@@ -1,8 +1,8 @@
 """Typed records: what a table says of a measured number, each word of it read once into a column.
 
-`data/evidence/patterns.csv` is a list of general patterns, read first to last: in which cell of which kind of rows words
-stand, and which columns they fill; a later pattern overrides the columns that it fills. No pattern sees the source, the
-value or the id of a row. What no word says stays unknown.
+`data/evidence/patterns.csv` is a list of general patterns, read first to last: in which cell of which kind of rows
+words stand, and which columns they fill; a later pattern overrides the columns that it fills. No pattern sees the
+source, the value or the id of a row. What no word says stays unknown.
 
 What a page of measurements states of all its rows, in its text or its scripts, and not in their cells, is transcribed
 in `data/evidence/statements.csv` with its place. A statement fills typed columns as a user would who brings the rows.
@@ -25,6 +25,7 @@ from trnmodel.evidence.words import plain, spelt
 CELLS = ("kind", "phase", "metric", "unit", "workload", "instance", "date", "precision", "note")
 SHAPES = ("batch", "input_len", "output_len", "seq_len", "tp", "pp", "dp", "n_cores_used", "lnc")
 DECIDING = (*(name for name in CELLS if name != "date"), "date_or_sdk", *SHAPES)
+FLAGS = re.IGNORECASE | re.MULTILINE
 PUBLISHER = re.compile(r"^(?:[\w.-]+/|(?:meta-llama|qwen|mistralai|deepseek-ai|nousresearch|google)_)", re.IGNORECASE)
 
 
@@ -36,7 +37,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     statistic: str = ""
     first_of: str = ""  # "batch": the first token of a whole batch
     batch_of: str = ""  # "replicas": the batch is that of all replicas
-    interval_of: str = ""  # "gap": between two tokens, "request": the mean of a request
+    interval_of: str = ""  # "gap": between two tokens, "request": the mean of a request, "bare": nothing is named
     rate_of: str = ""  # "replicas": the rate is that of all replicas
     rank: str = ""  # "first": of the first rank alone
     inside: str = ""  # of launch, host, queue: what is inside the time
@@ -94,6 +95,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     hbm_bytes_per_s: float = nan
     # training
     micro_batch: float = nan
+    accumulation: float = nan  # micro-batches of a replica in a step
     adapters: str = ""
     recompute: str = ""
     # kernels
@@ -132,7 +134,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     operator: str = ""
     analytic: str = ""
     # collectives
-    call: str = ""
+    kind_of_call: str = ""
     ranks: float = nan
     message_bytes: float = nan
     message_kib: float = nan
@@ -198,8 +200,8 @@ def patterns() -> tuple[tuple[Pattern, re.Pattern, re.Pattern, re.Pattern, dict[
         try:
             if one.cell not in CELLS:
                 raise DataError(f"cell {one.cell!r}: allowed are {', '.join(CELLS)}")
-            compiled = (re.compile(text, re.IGNORECASE | re.MULTILINE) for text in (one.kind, one.phase, one.match))
-            found.append((one, *compiled, fills_of(one.fills)))
+            kind, phase, match = (re.compile(text, FLAGS) for text in (one.kind, one.phase, one.match))
+            found.append((one, kind, phase, match, fills_of(one.fills)))
         except (re.error, DataError) as error:
             raise DataError(f"patterns.csv {one.name}: {error}") from None
     return tuple(found)
@@ -275,7 +277,7 @@ def stated(row: Mapping[str, str], found: Mapping[str, str]) -> dict[str, str]:
     if not page:
         return say
     for one, where, fills in _statements():
-        if page.startswith(one.page) and all(_holds(row, found | say, *pair) for pair in where.items()):
+        if page.startswith(one.page) and all(_holds(row, {**found, **say}, *pair) for pair in where.items()):
             say |= fills
     return say
 

@@ -25,9 +25,9 @@ from trnmodel.units import KIB, MIB, parse_number
 if TYPE_CHECKING:
     import pandas as pd
 
-MEASURED, LATER, COMPARATORS, COLLECTIVES, PRODUCTS = (
+MEASURED, LATER, THIRD, COMPARATORS, COLLECTIVES, PRODUCTS = (
     DATA / "evidence" / f"{name}.csv"
-    for name in ("measured", "measured_2", "comparators", "gpu_collectives", "trn3_gemm")
+    for name in ("measured", "measured_2", "measured_3", "comparators", "gpu_collectives", "trn3_gemm")
 )
 WIDE = "wide-experts"
 COLUMNS = (
@@ -172,10 +172,16 @@ def _from_csv(path: Path) -> pd.DataFrame:
 
 
 def published() -> pd.DataFrame:
-    """Return the tables of published measurements of Trainium and Inferentia, one below the other, as text."""
+    """Return the tables of published measurements of Trainium and Inferentia, one below the other, as text.
+
+    Columns that only some of the tables have are blank in the rows of the others.
+    """
     import pandas as pd
 
-    return pd.DataFrame([row for path in (MEASURED, LATER, PRODUCTS) for row in read_rows(path)])
+    from trnmodel.evidence.collections import collected  # which reads tables by this module
+
+    rows = [row for path in (MEASURED, LATER, THIRD, PRODUCTS) for row in read_rows(path)]
+    return pd.DataFrame([*rows, *texts(collected())]).fillna("")
 
 
 def read_table(rows: pd.DataFrame | str | Path) -> pd.DataFrame:
@@ -227,7 +233,7 @@ def _products(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def texts(table: pd.DataFrame) -> list[dict[str, str]]:
-    """Return the rows of a table as texts by column, each with its id; a column of the format that is missing is blank."""
+    """Return the rows of a table as texts by column, each with its id; a missing column of the format is blank."""
     others = (name for name in table.columns if isinstance(name, str) and name not in ("id", *COLUMNS))
     names = ("id", *COLUMNS, *others)
     blank = [""] * len(table)
