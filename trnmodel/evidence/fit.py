@@ -78,6 +78,11 @@ class Case:
         return self.reading.model_id or " ".join(f"{name}={given}" for name, given in self.reading.asked)
 
     @property
+    def fits(self) -> bool:
+        """Whether constants are fitted to it: its software is stated, and has constants of its own."""
+        return bool(self.reading.stack)
+
+    @property
     def family(self) -> str:
         """The system family: trn1, inf2, trn2, ..."""
         return self.reading.where.split(".")[0].removesuffix("n")
@@ -93,8 +98,11 @@ def parameters(group: str) -> tuple[Parameter, ...]:
 
 
 def _belongs(r: Reading, group: str) -> bool:
+    """Return whether a row is one of a group: by its use, or by what it means and its kind of model."""
     if group in USES or r.use in USES:
         return r.use == group
+    if r.use != "model":
+        return False
     kinds = KINDS.get(group.partition("-")[0], ("dense",))
     return r.meaning in MEANINGS[group] and not r.percentile and r.stack != "ideal" and model(r.model).kind in kinds
 
@@ -111,17 +119,23 @@ def readable(rows: Iterable[Mapping[str, str]], statements: bool = True) -> Iter
 def cases(rows: pd.DataFrame | str | Path, group: str) -> list[Case]:
     """Return unique configurations of a group: rows of one configuration become one case with their median."""
     choice("group", group, GROUPS)
+    return unique((case for case in readable(read_rows(rows)) if _belongs(case.reading, group)), group in FASTEST)
+
+
+def unique(of: Iterable[Case], fastest: bool = False) -> list[Case]:
+    """Return one case of those that share a configuration, with the median of what was measured, or the fastest.
+
+    Cases without a vote or a prediction are left out.
+    """
     alike: dict[str, list[Case]] = defaultdict(list)
-    for case in readable(read_rows(rows)):
-        if case.weight and _belongs(case.reading, group):
+    for case in of:
+        if case.weight:
             with suppress(UnreadableRowError):
                 alike[configuration(case.reading, predict(case.reading))].append(case)
-    of_all = min if group in FASTEST else np.median
-    votes = [float(of_all([case.measured for case in some])) for some in alike.values()]
-    weights = [max(case.weight for case in some) for some in alike.values()]
+    of_all = min if fastest else np.median
     return [
-        replace(some[0], measured=measured, weight=weight)
-        for some, measured, weight in zip(alike.values(), votes, weights, strict=True)
+        replace(some[0], measured=float(of_all([case.measured for case in some])), weight=max(c.weight for c in some))
+        for some in alike.values()
     ]
 
 
@@ -156,6 +170,7 @@ def fit(of: Sequence[Case], group: str, found: Mapping[Parameter, float] | None 
     Parameters of all groups that were `found` before hold or, if they are the group's own, are where the search starts;
     what no case moves stays there.
     """
+    of = [case for case in of if case.fits]
     known = dict(found or {})
     every = {name: known.get(name, _in_force(name)) for name in parameters(group)}
     some = {i for case in of for i in _moved_by(case, list(every))}
@@ -214,6 +229,11 @@ def fitted_errors(group: str) -> Callable[[list[Case], list[Case]], NDArray]:
     return errors
 
 
+def group_of(r: Reading) -> str:
+    """Return the group of fitted constants that a row belongs to; nothing where its use has none."""
+    return next((group for group in (*MEANINGS, *USES) if _belongs(r, group)), "")
+
+
 def labels(of: Sequence[Case]) -> dict[str, list]:
     """Return what was asked of each case, for a table."""
     return {
@@ -227,6 +247,7 @@ def labels(of: Sequence[Case]) -> dict[str, list]:
         "prompt": [case.reading.prompt for case in of],
         "measured": [case.measured for case in of],
         "source": [case.source for case in of],
+        "unknown": [case.reading.unknown for case in of],
         **grounds([case.reading for case in of]),
     }
 

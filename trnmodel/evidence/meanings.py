@@ -105,6 +105,7 @@ CODE = {"torch-trace": "stack-torch-trace", "torch-compile": "stack-torch-compil
 GPUS_OF_A_SERVER = 8  # of H100: ranks of TP beyond them lie in another
 PARTITIONS = 128  # of SBUF
 FP32_BYTES = 4
+SIZED = ("message_bytes", "message_kib", "message_mib", "message_gib")
 SIDES = ("m", "k", "n")
 OPERATORS = {"Q_K_V": "q|kv", "Wo_proj": "o", "W1_proj": "up", "W2_proj": "down"}
 MANY = "1000000"  # rounds of a closed loop, where nobody says how many
@@ -190,7 +191,7 @@ def _run(row: Mapping[str, str], one: Decision) -> tuple:
 
 def _voting(one: Decision, run: tuple, middles: set[tuple[tuple, str]]) -> Decision:
     """Return a decision, without a vote where the page prints the same run's time or middle beside it."""
-    if not one.weight:
+    if not one.weight or one.record.series:
         return one
     if one.record.statistic in PERCENTILES and (run, one.question) in middles:
         return replace(one, use="", weight=0.0, reason=f"{one.record.statistic} of a run whose middle counts")
@@ -258,6 +259,16 @@ def _answerable(row: Mapping[str, str], record: Record) -> None:
             raise UnreadableRowError(reason)
 
 
+def _stalled_share(row: Mapping[str, str], record: Record, replicas: float) -> float:
+    """Return the calls of a prefill in a step of a server: those of a prompt, for each request, over its output."""
+    if record.bound == "prefill":
+        return 1.0
+    in_flight = number(record.clients) if is_known(number(record.clients)) else _number(row, "batch", 0.0)
+    shared = record.attention_replicas if is_known(record.attention_replicas) else 1.0
+    calls = _number(row, "input_len", 0.0) / (record.prefill_chunk / shared) if is_known(record.prefill_chunk) else 1.0
+    return in_flight / replicas * max(calls, 1.0) / max(_number(row, "output_len", math.inf), 1.0)
+
+
 def _embedding(record: Record, how: str) -> str:
     """Return the question of a model that embeds: a request is one pass over its prompt."""
     if how != "single" or record.measure not in ("request", "first_token"):
@@ -274,16 +285,18 @@ def _language(row: Mapping[str, str], record: Record) -> Asked:
     if record.interval_of == "bare" and record.clients:
         record = replaced(record, measure="request")
     how, phase = load(record, replicas), row["phase"].lower()
-    in_flight = number(record.clients) if is_known(number(record.clients)) else _number(row, "batch", 0.0)
-    stalled = in_flight / replicas / max(_number(row, "output_len", math.inf), 1.0)
-    question = _question(record, how, phase, stalled)
+    question = _question(record, how, phase, _stalled_share(row, record, replicas))
     if record.generates == "no":
         question = _embedding(record, how)
     clients = number(record.clients) / max(replicas, 1.0)
     slots = record.slots if is_known(record.slots) else _number(row, "batch", math.nan)
     if clients > slots * (1 + 1e-9) and question in WAITING:
         question = WAITING[question]
-    use = "GPUs in tables of Trainium" if record.maker == "gpu" else USES.get(question, "model")
+    use = USES.get(question, "model")
+    if record.maker == "gpu":
+        use = "GPUs in tables of Trainium"
+    elif record.launches > 1 and use == "model":
+        use = "steps cut into graphs"
     return question, _arguments(row, record, how), use, _unknown(row, record, how)
 
 
@@ -509,7 +522,11 @@ def _collective(row: Mapping[str, str], record: Record) -> Asked:
         return ASIDE, {}, "network" if record.network == "cards" else "null", ()
     if record.measure not in COLLECTIVES:
         raise _refused(row)
-    size = ("message_bytes", "message_kib", "message_mib", "message_gib", "rows", "columns", "ranks", "count")
+    sized = any(is_known(getattr(record, name)) for name in (*SIZED, "rows"))
+    missing = {"kind_of_call": record.kind_of_call, "ranks": is_known(record.ranks), "message_bytes": sized}
+    if names := [name for name, there in missing.items() if not there]:
+        raise UnreadableRowError(f"{MEANING}: the row names no {', '.join(names)} of a collective")
+    size = (*SIZED, "rows", "columns", "ranks", "count")
     say = {name: _whole(getattr(record, name)) for name in size} | {"kind": record.kind_of_call} | _read_as(record)
     say["series"] = record.series or (row.get("instance", "")[:4] if record.graph == "yes" else "")
     question = COLLECTIVES[record.measure]

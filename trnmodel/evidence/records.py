@@ -87,6 +87,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     attention_tp: float = nan
     prefill_replicas: float = nan
     decode_tp: float = nan
+    prefill_chunk: float = nan
+    bound: str = ""  # "prefill": most steps wait for one
+    launches: float = nan  # of the host in a step
     call_rows: float = nan  # tokens of one call of a prefill, over all replicas of attention
     replicas: str = ""  # "cores", or a number
     head: str = ""
