@@ -9,7 +9,6 @@ from trnlab.kernels import product_accuracy
 from trnmodel.evidence import tables
 from trnmodel.evidence.fit import GROUPS, cases, log_errors, parameters
 from trnmodel.evidence.rows import published
-from trnmodel.evidence.rules import rules
 from trnmodel.evidence.score import counted, excluded, reasons, validate
 
 
@@ -62,11 +61,8 @@ def test_configurations_vote_once(judged):
     assert "null" not in set(found.use)
 
 
-def test_few_predicted_rows_are_set_aside_and_rules_name_causes(judged):
-    assert tables.aside_share(judged) <= 0.05
-    said = " ".join(one.rule.reason for one in rules())
-    for outcome in ("two thirds", "unexplained", "not viable", "times slower"):
-        assert outcome not in said
+def test_few_predicted_rows_are_set_aside(judged):
+    assert tables.aside_share(judged) <= 0.03
 
 
 def test_a_share_set_aside_by_hand():

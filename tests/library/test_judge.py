@@ -1,4 +1,4 @@
-"""One judge: rows have ids of their own, one table of rules reads them all, and a new file is judged like ours."""
+"""One judge: rows have ids of their own, general patterns read them all, and a new file is judged like ours."""
 
 from collections import Counter
 
@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 
 import trnmodel as tm
-from trnmodel.catalog.load import DataError
-from trnmodel.evidence import rules
+from trnmodel.evidence.meanings import decide, decisions
 from trnmodel.evidence.questions import QUESTIONS
 from trnmodel.evidence.rows import COLLECTIVES, COLUMNS, COMPARATORS, LATER, MEASURED, PRODUCTS, read_rows, row_id
 from trnmodel.evidence.score import shipped
@@ -26,7 +25,8 @@ SHOWN = [
     "set_aside",
     "skipped",
     "use",
-    "rules",
+    "unknown",
+    "patterns",
 ]
 BLANK = dict.fromkeys(COLUMNS, "")
 
@@ -56,71 +56,26 @@ def test_ids_are_unique_and_follow_from_what_a_row_is(every):
 
 
 def test_every_row_has_one_use_or_one_reason(every):
-    decisions = [rules.decide(row) for row in every]
-    assert all((d.use == "") != (d.reason == "") for d in decisions)
-    counts = Counter((row["kind"], d.use or "set aside") for row, d in zip(every, decisions, strict=True))
-    print(*sorted(counts.items()), sep="\n")  # noqa: T201
+    found = decisions(every)
+    assert all((d.use == "") != (d.reason == "") for d in found)
+    counts = Counter((row["kind"], d.use or "set aside") for row, d in zip(every, found, strict=True))
     assert sum(counts.values()) == len(every)
+    assert {d.question for d in found} - {"set-aside"} <= set(QUESTIONS)
 
 
-@pytest.fixture
-def plant(monkeypatch):
-    """Other rules in the place of those that are shipped."""
-
-    def forget():
-        for saved in (rules._patterns, rules._allowing, rules._decide):
-            saved.cache_clear()
-
-    def planted(*some):
-        forget()
-        monkeypatch.setattr(rules, "rules", lambda: some)
-
-    yield planted
-    monkeypatch.undo()
-    forget()
-
-
-def test_every_rule_matches_a_row_and_has_a_reason(every, plant):
-    rules.check(every)
-    assert {one.rule.question for one in rules.rules()} - {"", rules.ASIDE} <= set(QUESTIONS)
-    planted = rules.Rule(**dict.fromkeys(rules.Rule.__struct_fields__, "") | {"rule": "moon", "kind": "^lunar$"})
-    plant(rules.ready(planted))
-    with pytest.raises(DataError, match=r"'moon'.* match no row"):
-        rules.check(every)
-
-
-@pytest.mark.parametrize(("cells", "reason"), [({"kind": "("}, "moon"), ({"arguments": "tp"}, "moon")])
-def test_a_rule_that_is_none_is_refused_by_name(cells, reason):
-    blank = dict.fromkeys(rules.Rule.__struct_fields__, "")
-    with pytest.raises(DataError, match=reason):
-        rules.ready(rules.Rule(**blank | {"rule": "moon"} | cells))
-
-
-def test_no_rule_reads_a_value(every):
-    """A rule knows what a row is: with all values replaced the rules say the same."""
-    assert "value" not in rules.MATCHED
+def test_no_decision_reads_a_value(every):
+    """A decision knows what a row is: with all values replaced it is the same."""
     for row in every[::50]:
-        assert rules.decide(row) == rules.decide(row | {"value": "1"})
+        assert decide(row) == decide(row | {"value": "1"})
 
 
-def test_of_two_rules_the_later_one_has_the_say_and_both_are_shown(plant):
-    def rule(**cells):
-        return rules.ready(rules.Rule(**dict.fromkeys(rules.Rule.__struct_fields__, "") | cells))
-
-    first = rule(
-        rule="all", question="kernel-time", arguments="kernel=matmul n={m} dtype=bf16", workload=r"M(?P<m>\d+)"
-    )
-    second = rule(rule="wide", kind="^kernel$", arguments="dtype=fp32", use="fp32")
-    aside = rule(rule="none", note="draft", question=rules.ASIDE, weight="0", reason="a draft")
-    row = BLANK | {"kind": "kernel", "workload": "GEMM M64"}
-    plant(first, second, aside)
-    d = rules.decide(row)
-    assert (d.rules, d.question, d.use, d.weight) == (("all", "wide"), "kernel-time", "fp32", 1)
-    assert d.arguments == {"m": "64", "n": "64", "kernel": "matmul", "dtype": "fp32"}
-    d = rules.decide(row | {"note": "draft"})
-    assert (d.use, d.weight, d.reason) == ("", 0, "a draft")
-    plant(second, first)
-    assert rules.decide(row).arguments["dtype"] == "bf16"
+def test_of_one_run_that_is_printed_twice_one_row_votes():
+    step = BLANK | {"kind": "inference-LLM", "phase": "decode", "metric": "TPOT p50", "workload": "Llama-3.1-8B"}
+    rate, late = step | {"metric": "throughput"}, step | {"metric": "TPOT p99"}
+    weights = [d.weight for d in decisions([step, rate, late])]
+    assert weights == [1, 0, 0]
+    assert [d.weight for d in decisions([rate, late])] == [1, 1]  # alone each says something
+    assert [d.weight for d in decisions([step, rate | {"source": "another page"}])] == [1, 1]
 
 
 def test_an_inserted_row_breaks_nothing(machines):

@@ -78,7 +78,9 @@ def timed(monkeypatch):
         ("served-throughput", 17 * 39 / 97),
         ("served-total-throughput", 17 * 72 / 97),
         ("served-requests", 17 * 3 / 97),
-        ("served-single", 26 / 93),
+        ("waiting-prefill", 2),
+        ("waiting-step", 7 + 4 / 13),
+        ("served-input-throughput", 17 * 33 / 97),
         ("layer-step", 7 / 80),
     ],
 )

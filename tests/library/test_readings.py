@@ -49,7 +49,6 @@ SIZES_OF_UNITS = {
         "Mtok/h": 1e6 / 3600,
     },
     "generated-throughput-batch": {"tokens/s": 1},
-    "served-single": {"tok/s": 1},
     "decode-speed": {"tok/s/user": 1, "ktokens/min/stream": 1e3 / 60, "tok/h": 1 / 3600},
     "train-tokens": {"tok/s/GPU": 1, "ktok/s/chip": 1e3, "tokens/s/device": 1, "tokens/s": 1},
     "forward-throughput": {"inf/s": 1, "sequences/min": 1 / 60, "samples/h": 1 / 3600, "seq/s": 1, "req/min": 1 / 60},
@@ -69,7 +68,6 @@ SIZES_OF_UNITS = {
 RATES = [
     "decode-throughput",
     "generated-throughput-batch",
-    "served-single",
     "decode-speed",
     "train-tokens",
     "forward-throughput",
@@ -391,7 +389,6 @@ def test_the_largest_number_of_a_cell():
         ("kernel-flop-rate", "rate", "TFLOPS", "kernel-flop-rate"),
         ("decode-throughput", "throughput", "tok/s/user", "decode-speed"),
         ("served-throughput", "throughput per stream", "tok/s", "loaded-speed"),
-        ("served-single", "throughput", "tokens/s per user", "decode-speed"),
         ("prefill", "TTFT per user", "ms", "prefill"),
         ("decode-step", "TPOT per chip", "ms", "decode-step"),
         ("decode-throughput", "throughput", "tok/s", "decode-throughput"),

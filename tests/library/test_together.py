@@ -8,7 +8,7 @@ import pytest
 
 import trnmodel as tm
 from trnmodel.bands import spread
-from trnmodel.evidence import grounds, questions, rules
+from trnmodel.evidence import grounds, questions
 from trnmodel.evidence.grounds import banded
 from trnmodel.evidence.questions import alike, grouped, predict, predicted, together
 from trnmodel.evidence.readings import reading, stack_of
@@ -114,12 +114,3 @@ def test_of_a_group_without_a_figure_all_are_nan():
     wide = replace(r, mapping=(10**6, 1, 1, 2))
     assert np.isnan(together([wide, wide])).all()
     assert alike(r) != alike(wide)
-
-
-def test_a_rule_matches_where_each_of_its_patterns_is_found(rows):
-    for row in rows[::11]:
-        cells = {name: row.get(name, "") for name in rules.MATCHED} | {"date": row["date_or_sdk"]}
-        cells["shape"] = "".join(f"{label}={row[name]};" for label, name in rules.SHAPE.items())
-        cells["workload"] = rules.bare_name(row["workload"])
-        wanted = [one for one in rules.rules() if all(p.search(cells[name]) for name, p in one.patterns)]
-        assert [one for one, _ in rules.matched(row)] == wanted

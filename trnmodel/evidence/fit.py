@@ -79,8 +79,8 @@ class Case:
 
     @property
     def fits(self) -> bool:
-        """Whether constants are fitted to it: its software is stated, and has constants of its own."""
-        return bool(self.reading.stack)
+        """Whether constants are fitted to it: not where it states software that has none here."""
+        return bool(self.reading.stack or not self.reading.engine)
 
     @property
     def family(self) -> str:
@@ -175,6 +175,8 @@ def fit(of: Sequence[Case], group: str, found: Mapping[Parameter, float] | None 
     every = {name: known.get(name, _in_force(name)) for name in parameters(group)}
     some = {i for case in of for i in _moved_by(case, list(every))}
     names = [name for i, name in enumerate(every) if i in some]
+    if not names:
+        return every
     first = np.array([every[name] for name in names])
     weights = np.sqrt([case.weight for case in of])
     moved = [_moved_by(case, names) for case in of]

@@ -103,6 +103,7 @@ TWINS: Mapping[str, tuple[str, ...]] = {
 RUN = "instance workload batch input_len output_len seq_len tp pp dp n_cores_used lnc precision".split()
 CODE = {"torch-trace": "stack-torch-trace", "torch-compile": "stack-torch-compile-beta2"}
 GPUS_OF_A_SERVER = 8  # of H100: ranks of TP beyond them lie in another
+OPTIONAL = ("groups", "kv_heads", "sequences", "causal", "engines", "queued")  # sizes of a kernel with a default
 PARTITIONS = 128  # of SBUF
 FP32_BYTES = 4
 SIZED = ("message_bytes", "message_kib", "message_mib", "message_gib")
@@ -265,7 +266,7 @@ def _stalled_share(row: Mapping[str, str], record: Record, replicas: float) -> f
         return 1.0
     in_flight = number(record.clients) if is_known(number(record.clients)) else _number(row, "batch", 0.0)
     shared = record.attention_replicas if is_known(record.attention_replicas) else 1.0
-    calls = _number(row, "input_len", 0.0) / (record.prefill_chunk / shared) if is_known(record.prefill_chunk) else 1.0
+    calls = _number(row, "input_len", 0.0) / (record.prefill_chunk / shared) if record.prefill_chunk > 0 else 1.0
     return in_flight / replicas * max(calls, 1.0) / max(_number(row, "output_len", math.inf), 1.0)
 
 
@@ -347,7 +348,7 @@ def _arguments(row: Mapping[str, str], record: Record, how: str) -> dict[str, st
     say["clients"] = say.get("clients", "") or record.clients or ("1" if how == "single" else "")
     if how == "loaded":
         in_flight = number(say["clients"]) if is_known(number(say["clients"])) else _number(row, "batch", math.nan)
-        waves = record.requests / in_flight
+        waves = record.requests / in_flight if in_flight > 0 else math.nan
         say["waves"] = _whole(max(waves, 1.0)) if is_known(waves) else MANY if record.scheduling == "closed" else ""
     if is_known(record.new_tokens):
         say["new_tokens"] = _whole(record.new_tokens)
@@ -413,7 +414,11 @@ def _encoder(row: Mapping[str, str], record: Record) -> Asked:
     if not (row.get("seq_len") or row.get("input_len") or record.prompt_bucket):
         raise UnreadableRowError(f"{MEANING}: column max_tokens: the sequence length is not printed")
     question = ENCODERS[record.measure]
-    say = {"replicas": record.replicas, "prompt": _bucket(record.prompt_bucket)} | _read_as(record)
+    say = {
+        "stack": "" if record.engine else "torch-neuronx",
+        "replicas": record.replicas,
+        "prompt": _bucket(record.prompt_bucket),
+    } | _read_as(record)
     unknown = () if record.engine else ("engine",)
     return question, _filled(say), USES.get(question, "model"), unknown
 
@@ -448,7 +453,10 @@ def _kernel(row: Mapping[str, str], record: Record) -> Asked:
         raise UnreadableRowError(f"{MEANING}: the time holds a launch by a path of unknown cost")
     if record.measure not in KERNELS:
         raise _refused(row)
-    say = _shape(record) | _read_as(record)
+    shape = _shape(record)
+    if missing := [name for name, text in shape.items() if not text and name not in OPTIONAL]:
+        raise UnreadableRowError(f"{MEANING}: the row does not state {', '.join(missing)} of its {record.op}")
+    say = shape | _read_as(record)
     say |= {"stack": CODE.get(record.code, "stack-nki"), "peak_flop_per_s": _whole(record.peak_flop_per_s)}
     if record.dtype and record.op != "vectors":
         say["dtype"] = record.dtype
@@ -591,15 +599,11 @@ def _other(row: Mapping[str, str], record: Record) -> Asked:
 def _of_other(row: Mapping[str, str], record: Record) -> str:
     """Return the question of a language model on another chip; raises UnreadableRowError for none."""
     if record.measure == "token_interval":
-        return (
-            "decode-step"
-            if record.interval_of == "gap"
-            or (row.get("phase") == "" and record.engine == "")
-            or ("step" in row.get("metric", "") or "per_token" in row.get("metric", ""))
-            else "loaded-step"
-        )
+        alone = record.interval_of == "gap" or row.get("metric", "").startswith("decode")
+        return "decode-step" if alone else "loaded-step"
     if record.measure == "first_token":
-        return "queued-prefill" if record.engine or record.clients else "prefill"
+        served = row.get("metric", "").lower().startswith("ttft")
+        return "queued-prefill" if served else "prefill"
     if record.measure == "request":
         return "run-of-steps"
     raise _refused(row)

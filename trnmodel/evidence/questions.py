@@ -33,7 +33,7 @@ from trnmodel.steps.rank import Site, site
 from trnmodel.training.step import PLACEMENT, TrainStep, train_step
 
 MICRO = (1, 2, 4, 8, 16, 32)  # sizes of a micro-batch that are tried
-SIZES = ("batch", "compiled_batch", "prompt", "input_tokens", "output_tokens", "context", "max_context")
+SIZES = ("batch", "compiled_batch", "prompt", "input_tokens", "output_tokens", "context", "max_context", "clients")
 
 
 def _asked(r: Reading, tune: Tune | None, longest: Any, phase: Phase) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def _loaded_s(r: Reading, tune: Tune | None) -> Any:
 
 
 def _served(r: Reading, tune: Tune | None) -> Any:
-    in_flight = np.minimum(r.batch, r.clients) if r.clients < 1 else r.batch  # fewer clients than replicas
+    in_flight = np.where(np.less(r.clients, 1), r.clients, r.batch)  # fewer clients than replicas
     return r.mapping[2] * in_flight * _output(r) / _loaded_s(r, tune)
 
 

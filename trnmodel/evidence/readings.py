@@ -114,6 +114,7 @@ class Reading:
     moe_ep: int  # ranks of a TP group that hold whole experts
     machines: int  # that the row names, "4x trn1.32xlarge"
     unknown: int = 0  # columns that matter and that nothing states
+    engine: str = ""  # that is stated, whether its stack is known or not
 
     def __hash__(self) -> int:
         """Return the hash of what tells most readings apart: they are keys of caches, and have many fields."""
@@ -294,7 +295,7 @@ def _precision(preset: str, printed: str) -> Precision:
 def _where(instance: str) -> str:
     if "not stated" in instance.lower():
         return "not stated"
-    if found := re.search(r"\b([ABH][1-3]00|GB[23]00|MI3\d\dX)\b", instance, re.I):
+    if found := re.search(r"(?<![a-z])([ABH][1-3]00|GB[23]00|MI[23]\d\dX?)(?!\d)", instance, re.I):
         return found[1].lower()
     plain = re.sub(r"^(\d+ ?x |aws |amazon )+", "", instance.lower())  # one of several alike
     named = re.search(r"\b(trn|inf)\d\w*\.\w+", plain)
@@ -410,7 +411,10 @@ def _software(record: Record, where: str, known: Any) -> str:
     """Return the stack for what a record says of its software; nothing for the chip's own."""
     if not known:
         return ""
-    found = _machine(where, 0, 0)
+    try:
+        found = _machine(where, 0, 0)
+    except UnreadableRowError:
+        return ""  # which the question names
     chip = found if isinstance(found, Chip) else found.chip
     return stack_of_software(record, chip.id, read_model(known).kind)
 
@@ -450,5 +454,6 @@ def _reading(row: Mapping[str, str], d: Decision, models: Mapping[str, Any] | No
         moe_ep=int(_first(number(say["moe_ep"]), 1)),
         machines=machines,
         unknown=len(d.unknown),
+        engine=d.record.engine,
         **{name: math.nan if math.isnan(size) else size for name, size in sizes.items()},  # one NaN equals itself
     )
