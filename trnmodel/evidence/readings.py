@@ -18,6 +18,8 @@ from trnmodel.catalog.names import folded
 from trnmodel.catalog.specs import Chip, Precision, Spec
 from trnmodel.catalog.stacks import Efficiencies, efficiencies
 from trnmodel.catalog.systems import System, system, systems
+from trnmodel.evidence.columns import ENERGY, JOB, MACHINE, RUN, TRAINING, WATTS, told
+from trnmodel.evidence.described import described, stated
 from trnmodel.evidence.rows import COLUMNS, LONGEST_CELL, UnreadableRowError, number, tokens
 from trnmodel.evidence.rules import ASIDE, Decision, bare_name, decide
 from trnmodel.evidence.words import KINDS, spelt
@@ -25,7 +27,7 @@ from trnmodel.models import shipped
 from trnmodel.models.transformer import model as read_model
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
-from trnmodel.units import GB, GIB, HOUR, KB, KIB, MB, MIB, MINUTE, MS, NS, TFLOP, US
+from trnmodel.units import DAY, GB, GIB, HOUR, KB, KIB, KW, MB, MIB, MINUTE, MS, NS, TFLOP, US
 
 COUNTS = ("n_cores_used", "lnc", "batch", "input_len", "output_len", "seq_len", "tp", "pp", "dp")
 WHOLE = ("n_cores_used", "lnc", "tp", "pp", "dp")
@@ -42,7 +44,8 @@ TOKENS = {
 REQUESTS = {f"req/{per}": rate for per, rate in PER.items()}
 SEQUENCES = {f"{name}/{per}": rate for name in ("inf", "sequences", "samples", "seq") for per, rate in PER.items()}
 SEQUENCES |= REQUESTS
-SHARES = {"fraction": 1.0, "%": 0.01}
+FLOP_RATES = {"TFLOP/s": TFLOP, "TFLOPS": TFLOP, "PFLOP/s": 1e3 * TFLOP}
+SHARES = {"fraction": 1.0, "1": 1.0, "%": 0.01}
 SIZES = {"KB": KB, "MB": MB, "GB": GB, "MiB": MIB, "GiB": GIB, "bytes": 1.0, "B": 1.0}
 RATES = {f"{unit}/s": factor for unit, factor in SIZES.items()}
 # a meaning that ends so, or begins so, is in these units; any other is a time
@@ -56,6 +59,11 @@ UNITS = {
     "train-tokens": TOKENS
     | {f"{unit}/{one}": size for unit, size in TOKENS.items() for one in ("GPU", "chip", "device")},
     "train-sequences": SEQUENCES,
+    "train-run": TIMES | {"days": DAY},
+    "train-flop-rate-chip": FLOP_RATES,
+    "train-executed-flop-rate-chip": FLOP_RATES,
+    "energy-watts": {"W": 1.0, "kW": KW},
+    "energy-per-token": {"J": 1.0, "J/token": 1.0, "J/tok": 1.0, "mJ/token": MS},
     "mbu": SHARES,
     "mfu": SHARES,
     "-bytes": SIZES,
@@ -70,7 +78,6 @@ UNITS = {
 }
 FORMATS = re.compile(r"bf16|bfloat16|fp16|float16|fp32|float32|fp8|float8|int8|mxfp[48]|w4a8|auto-?cast|not printed")
 MODELLESS = ("kernel-", "collective-", "graph-", "chip-")
-TRAINING = "train"
 # a question that the unit of a row turns into another
 SHARED = r"(?:/|\bper[ _]|_per_)"
 BY_TOKENS, BY_BYTES = {"train-sequences": "train-tokens"}, {"kernel-flop-rate": "kernel-byte-rate"}
@@ -200,6 +207,26 @@ def aliases() -> tuple[tuple[re.Pattern, str], ...]:
 def model_of(workload: str, models: Mapping[str, Any] | None = None) -> Any:
     """Return the model that a workload name means: of the caller, of the table, or of the catalog."""
     return models[workload] if models and workload in models else _known_model(workload)
+
+
+def _model(workload: str, models: Mapping[str, Any] | None, cells: Mapping[str, str]) -> Any:
+    """Return the model of a row: by its shape, its id or its name; none where the row states parameters alone."""
+    if made := described(workload, cells):
+        return made
+    if workload in shipped.catalog() and not (models and workload in models):
+        return workload
+    try:
+        return model_of(workload, models)
+    except UnreadableRowError:
+        if "params_b" in cells:
+            return ""
+        raise
+
+
+def _arguments(own: Mapping[str, float | str], n_chips: float) -> dict[str, float | str]:
+    """Return arguments of a question of training or of watts, which counts the chips that its row does."""
+    counted = {} if math.isnan(n_chips) or not own.keys() & set(WATTS) else {"chips": n_chips}
+    return {name: value for name, value in own.items() if name in (*JOB, *WATTS)} | counted
 
 
 @lru_cache(maxsize=512)
@@ -366,11 +393,12 @@ def is_rate(meaning: str) -> bool:
 
     Examples
     --------
-    >>> [is_rate(name) for name in ("decode-step", "decode-throughput", "kernel-mfu", "memory:total")]
+    >>> [is_rate(name) for name in ("decode-step", "decode-throughput", "kernel-mfu", "energy-per-token")]
     [False, True, True, False]
     """
     units = _units(meaning)
-    return units is SHARES or any("/" in name or name == "TFLOPS" for name in units)
+    by_time = units is SHARES or any("/" in name or name == "TFLOPS" for name in units)
+    return by_time and not meaning.startswith(ENERGY)
 
 
 def _scale(meaning: str, row: Mapping[str, str], override: str) -> float:
@@ -425,26 +453,30 @@ def _reading(row: Mapping[str, str], d: Decision, models: Mapping[str, Any] | No
     say = {name: d.arguments.get(name, "") for name in READ}
     meaning = _meaning(d.question, row)
     scale = _scale(meaning, row, say["unit"])
-    known = "" if d.question.startswith(MODELLESS) else say["model"] or model_of(row["workload"], models)
+    cells = told(row) if d.question.startswith((TRAINING, ENERGY)) else {}
+    own = stated(cells, (*MACHINE[1:], *RUN, *(JOB if d.question.startswith(TRAINING) else WATTS)))
+    known = "" if d.question.startswith(MODELLESS) else say["model"] or _model(row["workload"], models, cells)
     n = counts(row)
     n["input_len"], n["tp"] = _first(n["input_len"], number(say["input"])), _first(number(say["tp"]), n["tp"])
-    where, machines = say["where"] or _where(row["instance"]), _machines(row["instance"])
+    n |= {cell: float(own[name]) for name, cell in (("global_batch", "batch"), ("seq", "seq_len")) if name in own}
+    where = cells.get("system") or say["where"] or _where(row["instance"])
+    machines = int(own.get("machines", 0)) or _machines(row["instance"])
     if d.question.startswith(TRAINING):
         n |= {"dp": _first(n["dp"], _replicas(n, _machine(where, 0, 0), machines)), "tp": _first(n["tp"], 1.0)}
-    mapping = _mapping(n, number(say["replicas"]))
+    mapping, n_chips = _mapping(n, number(say["replicas"])), number(row["n_chips"])
     sizes = _batches(n, say, mapping[2]) | _lengths(n, say)
     return Reading(
         meaning=meaning,
         model=known,
         where=where,
-        stack=say["stack"],
+        stack=own.get("training_stack", "") if cells else say["stack"],
         mapping=mapping,
-        ep=int(_first(number(say["ep"]), 1)),
+        ep=int(own.get("expert_ranks", _first(number(say["ep"]), 1))),
         precision=_precision(say["precision"], row["precision"]),
         percentile=say["percentile"],
         scale=scale,
         rounding=float(say["rounding"] or 0),
-        asked=asked(d.arguments),
+        asked=tuple(sorted((dict(asked(d.arguments)) | _arguments(own, n_chips)).items())),
         use=d.use,
         weight=d.weight,
         reason=d.reason,

@@ -20,6 +20,7 @@ import numpy as np
 
 from trnmodel.arguments import HUGE, TINY, refuse, shown
 from trnmodel.catalog.load import DATA
+from trnmodel.evidence.columns import NAMES, runs, watts
 from trnmodel.units import KIB, MIB, parse_number
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def _content(path: Path) -> str:
 def _column(name: str) -> str:
     """Return a column by the name of the format, whatever its case and the blanks around it; any other as it is."""
     known = name.strip().lower()
-    return known if known in COLUMNS else name
+    return known if known in (*COLUMNS, *NAMES) else name
 
 
 def _separator(content: str) -> str:
@@ -172,10 +173,14 @@ def _from_csv(path: Path) -> pd.DataFrame:
 
 
 def published() -> pd.DataFrame:
-    """Return the tables of published measurements of Trainium and Inferentia, one below the other, as text."""
+    """Return the tables of published measurements of Trainium and Inferentia, one below the other, as text.
+
+    Of the columns beside the raw ones, those in which a row states something.
+    """
     import pandas as pd
 
-    return pd.DataFrame([row for path in (MEASURED, LATER, PRODUCTS) for row in read_rows(path)])
+    table = pd.DataFrame([row for path in (MEASURED, LATER, PRODUCTS) for row in read_rows(path)])
+    return table.drop(columns=[name for name in NAMES if not table[name].any()])
 
 
 def read_table(rows: pd.DataFrame | str | Path) -> pd.DataFrame:
@@ -186,7 +191,7 @@ def read_table(rows: pd.DataFrame | str | Path) -> pd.DataFrame:
         rows = _from_csv(Path(rows))
     if not isinstance(rows, pd.DataFrame):
         refuse("rows", rows, "allowed is a DataFrame or the path of a CSV file")
-    rows = _products(rows)
+    rows = watts(runs(_products(rows)))
     names = [name for name in rows.columns if isinstance(name, str)]
     missing = [name for name in NEEDED if name not in names]
     if missing:
@@ -228,7 +233,7 @@ def _products(table: pd.DataFrame) -> pd.DataFrame:
 
 def texts(table: pd.DataFrame) -> list[dict[str, str]]:
     """Return the rows of a table as texts by column, each with its id; a column that is missing is blank."""
-    names = ("id", *COLUMNS)
+    names = ("id", *COLUMNS, *NAMES)
     blank = [""] * len(table)
     cells = [[*map(text, table[name].tolist())] if name in table.columns else blank for name in names]
     found = [dict(zip(names, row, strict=True)) for row in zip(*cells, strict=True)]
