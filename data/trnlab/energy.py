@@ -22,7 +22,7 @@ from trnmodel.catalog.specs import Chip, published
 from trnmodel.evidence import joules, search
 from trnmodel.evidence.questions import predict
 from trnmodel.evidence.readings import Reading, reading
-from trnmodel.evidence.rows import put_fitted, read_rows
+from trnmodel.evidence.rows import POWERS, put_fitted, read_rows
 from trnmodel.evidence.tables import TDP_SHARE
 from trnmodel.formulas import energy as page
 from trnmodel.power.energy import MIDDLE, Amounts, chip_watts
@@ -31,7 +31,7 @@ from trnmodel.units import KW
 if TYPE_CHECKING:
     import pandas as pd
 
-ROWS, SERVERS = (load.DATA / "evidence" / f"{name}.csv" for name in ("energy", "energy_servers"))
+SERVERS = load.DATA / "evidence" / "energy_servers.csv"
 FACTS = load.DATA / "facts" / "power.csv"
 FEWEST = 20  # configurations of a chip that has an idle share of its own
 QUANTILE = 0.9
@@ -131,7 +131,7 @@ def _case(row: Row, cells: Mapping[str, str]) -> Case:
 @cache
 def cases() -> tuple[Case, ...]:
     """Every configuration of GPUs with watts and a rate, one vote each."""
-    return tuple(starmap(_case, zip(load.read_csv(ROWS, Row), read_rows(ROWS), strict=True)))
+    return tuple(starmap(_case, zip(load.read_csv(POWERS, Row), read_rows(POWERS), strict=True)))
 
 
 def _owners(of: Sequence[Case]) -> list[str]:
@@ -176,8 +176,8 @@ def fit(of: Sequence[Case], owners: Sequence[str]) -> NDArray:
     return search.constants(lambda v: np.log(watts(v) / measured_w), first, high=room)
 
 
-def left_out_watts(of: Sequence[Case]) -> NDArray:
-    """Watts of a GPU by a fit without the case's model: at the printed rate, and at the model's own."""
+def left_out_watts(of: Sequence[Case], name: Callable[[Case], str] | None = None) -> NDArray:
+    """Watts of a GPU by a fit without the case's model (or `name`): at the printed rate, and at the model's own."""
     owners = _owners(of)
 
     def learned(train: list[Case], test: list[Case]) -> NDArray:
@@ -185,7 +185,7 @@ def left_out_watts(of: Sequence[Case]) -> NDArray:
         own = [case._replace(amounts=case.amounts._replace(time_s=np.asarray(case.own_s))) for case in test]
         return np.stack([_watts(some, owners)(values) for some in (test, own)], axis=1)
 
-    return search.left_out(of, lambda case: case.model, learned)
+    return search.left_out(of, name or (lambda case: case.model), learned)
 
 
 def accuracy() -> pd.DataFrame:

@@ -8,7 +8,7 @@ was left out into `data/evidence/training_left_out.csv`.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -22,8 +22,9 @@ from trnmodel.catalog import load
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.trainers import Trainer, trainer
 from trnmodel.evidence import jobs, search
+from trnmodel.evidence.grounds import document
 from trnmodel.evidence.readings import Reading, reading
-from trnmodel.evidence.rows import measure, put_fitted, read_rows, save
+from trnmodel.evidence.rows import RUNS, measure, put_fitted, read_rows, save
 from trnmodel.models.transformer import Transformer
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.training.step import TrainStep
@@ -31,7 +32,6 @@ from trnmodel.training.step import TrainStep
 if TYPE_CHECKING:
     import pandas as pd
 
-ROWS = load.DATA / "evidence" / "training.csv"
 LEFT_OUT = load.DATA / "evidence" / "training_left_out.csv"
 FACTS = load.DATA / "facts" / "training.csv"
 GROUPS = {  # on whose rows a stack is fitted
@@ -104,6 +104,7 @@ class Case(NamedTuple):
     row: Row
     reading: Reading
     measured_s: float
+    page: str
 
     @property
     def name(self) -> str:
@@ -142,13 +143,13 @@ def case_of(row: Row) -> Case:
 
 def _case(row: Row, cells: Mapping[str, str]) -> Case:
     r = reading(cells)
-    return Case(row, jobs.as_time(r), jobs.step_s(r, measure(cells) * r.scale))
+    return Case(row, jobs.as_time(r), jobs.step_s(r, measure(cells) * r.scale), document(cells["source"]))
 
 
 @cache
 def rows() -> tuple[Row, ...]:
     """All runs."""
-    return tuple(load.read_csv(ROWS, Row))
+    return tuple(load.read_csv(RUNS, Row))
 
 
 @cache
@@ -156,7 +157,7 @@ def cases(group: str = "") -> tuple[Case, ...]:
     """Return runs that are asked for, of one group or of all."""
     if group:
         return tuple(case for case in cases() if case.row.group == group)
-    return tuple(_case(row, cells) for row, cells in zip(rows(), read_rows(ROWS), strict=True) if row.use != "aside")
+    return tuple(_case(row, cells) for row, cells in zip(rows(), read_rows(RUNS), strict=True) if row.use != "aside")
 
 
 @cache
@@ -166,8 +167,8 @@ def stack_of(group: str) -> str:
     return found
 
 
-def log_errors(of: Iterable[Case], e: Trainer | str) -> NDArray:
-    """Logarithms of predicted over measured."""
+def log_errors(of: Iterable[Case], e: Trainer | str | None = None) -> NDArray:
+    """Logarithms of predicted over measured, under one stack or under the software of each row."""
     return np.log([float(case.step(e).time_s) / case.measured_s for case in of])
 
 
@@ -191,6 +192,11 @@ def _with(e: Trainer, names: Sequence[str], values: NDArray) -> Trainer:
 @cache
 def without_model(stack: str) -> NDArray:
     """Return a row for each of a stack's runs: its error and the constants by a fit that did not see its model."""
+    return without(stack, lambda case: case.name)
+
+
+def without(stack: str, name: Callable[[Case], str]) -> NDArray:
+    """Return a row for each of a stack's runs: its error and the constants by a fit that saw no run of its name."""
     of, names = cases(GROUPS[stack]), FITTED[stack]
     e = trainer(of[0].where.chip, stack)
 
@@ -199,7 +205,7 @@ def without_model(stack: str) -> NDArray:
         constants = [getattr(found, name) for name in names]
         return [np.array([error, *constants]) for error in np.expm1(log_errors(test, found))]
 
-    return search.left_out(of, lambda case: case.name, learned)
+    return search.left_out(of, name, learned)
 
 
 @cache
@@ -256,8 +262,8 @@ def accuracy(group: str) -> pd.DataFrame:
     """
     import pandas as pd
 
-    of, stack = cases(group), stack_of(group)
-    steps = [case.step(trainer(case.where.chip, stack)) for case in of]
+    of = cases(group)
+    steps = [case.step() for case in of]
     times = np.array([float(step.time_s) for step in steps])
     took = np.array([case.measured_s for case in of])
     inside, outside = constant_mfu(of)

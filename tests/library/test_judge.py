@@ -10,7 +10,18 @@ import trnmodel as tm
 from trnmodel.catalog.load import DataError
 from trnmodel.evidence import rules
 from trnmodel.evidence.questions import QUESTIONS
-from trnmodel.evidence.rows import COLLECTIVES, COLUMNS, COMPARATORS, LATER, MEASURED, PRODUCTS, read_rows, row_id
+from trnmodel.evidence.rows import (
+    COLLECTIVES,
+    COLUMNS,
+    COMPARATORS,
+    LATER,
+    MEASURED,
+    POWERS,
+    PRODUCTS,
+    RUNS,
+    read_rows,
+    row_id,
+)
 from trnmodel.evidence.score import shipped
 
 SHOWN = [
@@ -81,6 +92,7 @@ def plant(monkeypatch):
 
 
 def test_every_rule_matches_a_row_and_has_a_reason(every, plant):
+    every = [*every, *read_rows(RUNS), *read_rows(POWERS)]
     rules.check(every)
     assert {one.rule.question for one in rules.rules()} - {"", rules.ASIDE} <= set(QUESTIONS)
     planted = rules.Rule(**dict.fromkeys(rules.Rule.__struct_fields__, "") | {"rule": "moon", "kind": "^lunar$"})

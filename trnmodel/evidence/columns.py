@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from trnmodel.units import BILLION, TRILLION
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -41,7 +43,7 @@ PATTERNS: Mapping[str, str] = {
     "tokens": r"\bof (\d+(?:\.\d+)?[BT]) tokens",
 }
 SEQUENCE_PARALLEL = re.compile(r"(\b(?:no|without) )?\bsequence[ -]?parallel(?:ism)?(=0| off)?\b", re.IGNORECASE)
-POWERS = {"B": 1e9, "T": 1e12}
+POWERS = {"B": BILLION, "T": TRILLION}
 
 
 def told(row: Mapping[str, str]) -> dict[str, str]:
@@ -88,7 +90,10 @@ def runs(table: pd.DataFrame) -> pd.DataFrame:
         return table
     named = {"workload": "model", "machines": "count", "expert_ranks": "ep", "context_ranks": "cp"}
     named |= {"network_gbit_per_s": "scaleout_gbit_per_s", "batch": "global_batch", "seq_len": "seq"}
-    return _renamed(table, named).assign(kind="training", instance=table["system"])
+    found = _renamed(table, named).assign(kind="training", instance=table["system"])
+    if {"source", "locator"} <= set(table.columns):  # of a locator the file, not the place in it
+        found["source"] = table["source"] + " " + table["locator"].str.split("[;,]").str[0]
+    return found
 
 
 def watts(table: pd.DataFrame) -> pd.DataFrame:

@@ -194,7 +194,8 @@ def banded(of: Iterable[Reading]) -> list[Judged]:
             judged[r] = _trained(r, value)
         elif where(r)["part"] == ENERGY:
             basis = watts_rest_on(r)
-            judged[r] = _interval(value, basis, basis.sides)
+            below, above = map(float, basis.sides)
+            judged[r] = _interval(value, basis, (below, above))
         else:
             others[r] = value
     for r, one in (judged | _banded(others)).items():

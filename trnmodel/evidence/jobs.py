@@ -112,7 +112,12 @@ def _chips(r: Reading) -> float:
 
 
 def _work_flop(r: Reading) -> float:
-    """Work of a step as Megatron-LM counts it: attention over the whole square, nothing computed again."""
+    """Work of a step as Megatron-LM counts it: attention over the whole square, nothing computed again.
+
+    Where a share of the weights is trained it is that of the step, since Megatron-LM has no count of it.
+    """
+    if float(dict(r.asked).get("trainable_share", 1)) < 1:
+        return float(training(r).model_flop)
     return sequences(r) * float(trained(r).train_flop(r.prompt, "full"))
 
 

@@ -26,7 +26,7 @@ from trnmodel.units import BILLION
 @lru_cache(maxsize=512)
 def _roomy(chip: Chip, limit_w: float) -> Chip:
     """Return a chip with room for all, and the limit that a row prints: some rows queued more sequences than fit."""
-    return replace(chip, hbm_bytes=ANY_MEMORY, **({"tdp_w": limit_w} if limit_w else {}))
+    return replace(chip, hbm_bytes=ANY_MEMORY, tdp_w=limit_w or chip.tdp_w)
 
 
 def board(r: Reading) -> Chip:

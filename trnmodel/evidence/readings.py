@@ -44,6 +44,7 @@ TOKENS = {
 REQUESTS = {f"req/{per}": rate for per, rate in PER.items()}
 SEQUENCES = {f"{name}/{per}": rate for name in ("inf", "sequences", "samples", "seq") for per, rate in PER.items()}
 SEQUENCES |= REQUESTS
+JOULES = {"J": 1.0, "J/token": 1.0, "J/tok": 1.0, "joules": 1.0, "mJ/token": MS, "mJ/tok": MS, "mJ": MS}
 FLOP_RATES = {"TFLOP/s": TFLOP, "TFLOPS": TFLOP, "PFLOP/s": 1e3 * TFLOP}
 SHARES = {"fraction": 1.0, "1": 1.0, "%": 0.01}
 SIZES = {"KB": KB, "MB": MB, "GB": GB, "MiB": MIB, "GiB": GIB, "bytes": 1.0, "B": 1.0}
@@ -63,7 +64,7 @@ UNITS = {
     "train-flop-rate-chip": FLOP_RATES,
     "train-executed-flop-rate-chip": FLOP_RATES,
     "energy-watts": {"W": 1.0, "kW": KW},
-    "energy-per-token": {"J": 1.0, "J/token": 1.0, "J/tok": 1.0, "mJ/token": MS},
+    "energy-per-token": JOULES,
     "mbu": SHARES,
     "mfu": SHARES,
     "-bytes": SIZES,
@@ -82,6 +83,7 @@ MODELLESS = ("kernel-", "collective-", "graph-", "chip-")
 SHARED = r"(?:/|\bper[ _]|_per_)"
 BY_TOKENS, BY_BYTES = {"train-sequences": "train-tokens"}, {"kernel-flop-rate": "kernel-byte-rate"}
 BY_USER = {"decode-throughput": "decode-speed", "served-throughput": "loaded-speed", "served-single": "decode-speed"}
+BY_JOULES = {"energy-watts": "energy-per-token"}
 BY_CHIP = {"train-tokens": "train-tokens-chip"}
 BINARY = {"message_kib": KIB, "message_mib": MIB, "message_gib": GIB}
 # arguments of a rule that say how a row is read; the others are arguments of the call that answers
@@ -377,6 +379,8 @@ def _meaning(question: str, row: Mapping[str, str]) -> str:
     unit, words = row["unit"], f"{row['metric']} {row['unit']}"
     if question in BY_TOKENS and "tok" in unit:
         question = BY_TOKENS[question]
+    if question in BY_JOULES and re.match(r"m?J\b|joules", unit, re.I):
+        return BY_JOULES[question]
     if question in BY_BYTES and unit.endswith("B/s"):
         return BY_BYTES[question]
     if re.search(rf"{SHARED}(user|stream)\b", words, re.I):

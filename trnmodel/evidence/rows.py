@@ -26,9 +26,9 @@ from trnmodel.units import KIB, MIB, parse_number
 if TYPE_CHECKING:
     import pandas as pd
 
-MEASURED, LATER, COMPARATORS, COLLECTIVES, PRODUCTS = (
+MEASURED, LATER, COMPARATORS, COLLECTIVES, PRODUCTS, RUNS, POWERS = (
     DATA / "evidence" / f"{name}.csv"
-    for name in ("measured", "measured_2", "comparators", "gpu_collectives", "trn3_gemm")
+    for name in ("measured", "measured_2", "comparators", "gpu_collectives", "trn3_gemm", "training", "energy")
 )
 WIDE = "wide-experts"
 COLUMNS = (
