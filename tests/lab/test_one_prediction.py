@@ -110,7 +110,7 @@ def test_watts_by_validate_by_the_lab_by_the_book_and_by_the_public_call(watts):
 
 
 def test_joules_are_watts_over_tokens(watts):
-    """0.48589 J/token are the row's 7.992 sequences on one B200; the question of joules is that of watts over a rate."""
+    """A question about joules per token is that about watts over the tokens/s that the row prints."""
     rows = read_table(POWERS).iloc[:40]
     joules = rows.assign(metric="energy per token", unit="J/token", value="1")
     found = tm.validate(joules)

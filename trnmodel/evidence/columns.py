@@ -36,7 +36,7 @@ RECOMPUTES = {
 PATTERNS: Mapping[str, str] = {
     "micro_batch": r"\bmicro[ _-]?batch(?:[ _-]?size)?[ =:]*(\d+)",
     "zero": r"\bZeRO[ _-]?(?:stage[ _-]?)?([0-3])\b",
-    "interleave": r"\binterleav\w*[ =:]*(\d+)|(\d+) virtual (?:pipeline )?stages",
+    "interleave": r"\binterleav\w*(?: stages)?[ =:]+(\d+)\b|\b(\d+) virtual (?:pipeline )?stages",
     "context_ranks": r"\bCP[ =]?(\d+)\b",
     "expert_ranks": r"\bEP[ =]?(\d+)\b",
     "network_gbit_per_s": r"(\d+) ?Gbit/s (?:network|EFA|Ethernet|InfiniBand|per (?:node|machine|instance))",

@@ -9,7 +9,7 @@ from functools import lru_cache
 from trnmodel.arguments import HUGE, shown
 from trnmodel.catalog.trainers import trainers
 from trnmodel.evidence.columns import RECOMPUTES, SHAPE
-from trnmodel.evidence.rows import UnreadableRowError, number, tokens
+from trnmodel.evidence.rows import LONGEST_CELL, UnreadableRowError, number, tokens
 from trnmodel.models.config import read_json
 from trnmodel.models.shipped import MODELS, catalog
 from trnmodel.models.synthetic import from_values
@@ -34,6 +34,8 @@ def stated(told: Mapping[str, str], names: Iterable[str]) -> dict[str, float | s
 
 
 def _checked(name: str, cell: str) -> float | str:
+    if len(cell) > LONGEST_CELL:
+        raise UnreadableRowError(f"{name}: a cell of {len(cell)} characters; allowed are {LONGEST_CELL}")
     if name == "recompute":
         return _one_of(name, cell, {word: word for word in RECOMPUTES})
     if name == "sequence_parallel":

@@ -211,7 +211,7 @@ def model_of(workload: str, models: Mapping[str, Any] | None = None) -> Any:
     return models[workload] if models and workload in models else _known_model(workload)
 
 
-def _model(workload: str, models: Mapping[str, Any] | None, cells: Mapping[str, str]) -> Any:
+def _stated_model(workload: str, models: Mapping[str, Any] | None, cells: Mapping[str, str]) -> Any:
     """Return the model of a row: by its shape, its id or its name; none where the row states parameters alone."""
     if made := described(workload, cells):
         return made
@@ -457,23 +457,28 @@ def _reading(row: Mapping[str, str], d: Decision, models: Mapping[str, Any] | No
     say = {name: d.arguments.get(name, "") for name in READ}
     meaning = _meaning(d.question, row)
     scale = _scale(meaning, row, say["unit"])
-    cells = told(row) if d.question.startswith((TRAINING, ENERGY)) else {}
-    own = stated(cells, (*MACHINE[1:], *RUN, *(JOB if d.question.startswith(TRAINING) else WATTS)))
-    known = "" if d.question.startswith(MODELLESS) else say["model"] or _model(row["workload"], models, cells)
+    job, columned = d.question.startswith(TRAINING), d.question.startswith((TRAINING, ENERGY))
+    cells = told(row) if columned else {}
+    own = stated(cells, (*MACHINE[1:], *RUN, *(JOB if job else WATTS)))
+    known = "" if d.question.startswith(MODELLESS) else say["model"]
+    if not known and not d.question.startswith(MODELLESS):
+        known = _stated_model(row["workload"], models, cells) if columned else model_of(row["workload"], models)
     n = counts(row)
     n["input_len"], n["tp"] = _first(n["input_len"], number(say["input"])), _first(number(say["tp"]), n["tp"])
     n |= {cell: float(own[name]) for name, cell in (("global_batch", "batch"), ("seq", "seq_len")) if name in own}
     where = cells.get("system") or say["where"] or _where(row["instance"])
     machines = int(own.get("machines", 0)) or _machines(row["instance"])
-    if d.question.startswith(TRAINING):
-        n |= {"dp": _first(n["dp"], _replicas(n, _machine(where, 0, 0), machines)), "tp": _first(n["tp"], 1.0)}
+    if job:
+        within = float(own.get("expert_ranks", 1)) * float(own.get("context_ranks", 1))
+        every = max(1.0, _replicas(n, _machine(where, 0, 0), machines) // within)
+        n |= {"dp": _first(n["dp"], every), "tp": _first(n["tp"], 1.0)}
     mapping, n_chips = _mapping(n, number(say["replicas"])), number(row["n_chips"])
     sizes = _batches(n, say, mapping[2]) | _lengths(n, say)
     return Reading(
         meaning=meaning,
         model=known,
         where=where,
-        stack=own.get("training_stack", "") if cells else say["stack"],
+        stack=own.get("training_stack", "") if columned else say["stack"],
         mapping=mapping,
         ep=int(own.get("expert_ranks", _first(number(say["ep"]), 1))),
         precision=_precision(say["precision"], row["precision"]),
