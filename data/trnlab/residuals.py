@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from trnlab import energy, training
 from trnmodel.catalog.load import DATA
 from trnmodel.evidence.columns import ENERGY, TRAINING
-from trnmodel.evidence.grounds import grounds
+from trnmodel.evidence.grounds import document, grounds
 from trnmodel.evidence.rows import save
 from trnmodel.evidence.tables import FITTED, LEFT_OUT, OUTSIDE, SOURCE
 
@@ -45,13 +45,13 @@ def _energy() -> Iterator[pd.DataFrame]:
     """Yield errors of the watts of a GPU at the printed rate, by split."""
     of = energy.cases()
     measured = np.array([case.measured_w for case in of])
-    by_source = energy.left_out_watts(of, lambda case: case.row.source)
+    by_source = energy.left_out_watts(of, lambda case: document(case.row.source))
     watts = {
         FITTED: energy.accuracy().predicted_w.to_numpy(),
         LEFT_OUT: energy.left_out_watts(of)[:, 0],
         SOURCE: by_source[:, 0],
     }
-    named = {"id": [f"{ENERGY}-{i}" for i in range(len(of))], "source": [case.row.source for case in of]}
+    named = {"id": [f"{ENERGY}-{i}" for i in range(len(of))], "source": [document(case.row.source) for case in of]}
     errors = {split: found / measured - 1 for split, found in watts.items()}
     yield _table(of, WATTS, errors, named | {"measured": measured})
 

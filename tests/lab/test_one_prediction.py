@@ -159,3 +159,22 @@ def test_footprints():
     written = pd.read_csv(MEASURED.parent / "residuals_outside.csv").query("use == 'memory footprint'")
     errors = found.error.to_numpy(float)
     assert all(np.isclose(errors, error, rtol=PRINTED, atol=PRINTED).any() for error in written.error)
+
+
+@pytest.mark.slow
+def test_errors_of_runs_are_current():
+    """Else run `python -m trnlab.residuals`."""
+    written, made = residuals.shipped(), residuals.residuals()
+    assert written.id.tolist() == made.id.tolist()
+    np.testing.assert_allclose(written.error, made.error, rtol=1e-3, atol=2e-3)
+
+
+def test_left_out_errors_of_runs_are_those_of_the_fits():
+    """By model: of `training_left_out.csv` and of the chapter's table of watts; by page where there are several."""
+    written = residuals.shipped()
+    by_model = written[written.split == "model left out"]
+    runs_, watts_ = (by_model[by_model.group.str.startswith(name)] for name in ("training", "watts"))
+    assert runs_.set_index("id").error.to_dict() == pytest.approx(training.left_out_errors(), abs=1e-4)
+    np.testing.assert_allclose(watts_.error, table("energy_errors").error, rtol=1e-4, atol=1e-5)
+    pages = written[written.split == "source left out"].groupby("group").source.nunique()
+    assert pages.to_dict() == {"training, trn1": 5, "watts of GPUs": 4}
