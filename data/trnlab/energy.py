@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from trnmodel.catalog import facilities, load
 from trnmodel.catalog.specs import Chip, published
 from trnmodel.evidence import joules, search
+from trnmodel.evidence.fit import Case as Vote
+from trnmodel.evidence.grounds import document
 from trnmodel.evidence.questions import predict
 from trnmodel.evidence.readings import Reading, reading
 from trnmodel.evidence.rows import POWERS, put_fitted, read_rows
@@ -96,6 +98,16 @@ class Case(NamedTuple):
     def model(self) -> str:
         """What is left out together: one architecture, whatever it was trained for."""
         return self.row.alias or self.row.model
+
+    @property
+    def page(self) -> str:
+        """The source, whatever its version."""
+        return document(self.row.source)
+
+    @property
+    def vote(self) -> Vote:
+        """The configuration as a case of any other kind: a question, and the watts of all its GPUs."""
+        return Vote(self.reading, self.row.power_w, 1.0, self.page)
 
     @property
     def steady(self) -> bool:

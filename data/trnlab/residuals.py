@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from trnlab import energy, training
 from trnmodel.catalog.load import DATA
 from trnmodel.evidence.columns import ENERGY, TRAINING
-from trnmodel.evidence.grounds import document, grounds
+from trnmodel.evidence.fit import log_errors
+from trnmodel.evidence.grounds import grounds
 from trnmodel.evidence.rows import save
 from trnmodel.evidence.tables import FITTED, LEFT_OUT, OUTSIDE, SOURCE
 
@@ -26,13 +27,18 @@ RESIDUALS = DATA / "evidence" / "residuals_runs.csv"
 WATTS = "watts of GPUs"
 
 
+def as_shipped(of: Sequence[training.Case] | Sequence[energy.Case]) -> NDArray:
+    """Errors of cases by the constants that are shipped: the one residual, as all other kinds of rows have it."""
+    return np.expm1(log_errors([case.vote for case in of]))
+
+
 def _training() -> Iterator[pd.DataFrame]:
     """Yield errors of the time of a step, by the group of its runs and by split."""
     fitted = {group: stack for stack, group in training.GROUPS.items()}
     for group in dict.fromkeys(case.row.group for case in training.cases()):
         of = training.cases(group)
         pages = {case.page for case in of}
-        found: dict[str, NDArray] = {(FITTED if group in fitted else OUTSIDE): np.expm1(training.log_errors(of))}
+        found: dict[str, NDArray] = {(FITTED if group in fitted else OUTSIDE): as_shipped(of)}
         if group in fitted:
             found[LEFT_OUT] = training.without_model(fitted[group])[:, 0]
             if len(pages) > 1:  # the constants of one page have no fit without it
@@ -45,14 +51,10 @@ def _energy() -> Iterator[pd.DataFrame]:
     """Yield errors of the watts of a GPU at the printed rate, by split."""
     of = energy.cases()
     measured = np.array([case.measured_w for case in of])
-    by_source = energy.left_out_watts(of, lambda case: document(case.row.source))
-    watts = {
-        FITTED: energy.accuracy().predicted_w.to_numpy(),
-        LEFT_OUT: energy.left_out_watts(of)[:, 0],
-        SOURCE: by_source[:, 0],
-    }
-    named = {"id": [f"{ENERGY}-{i}" for i in range(len(of))], "source": [document(case.row.source) for case in of]}
-    errors = {split: found / measured - 1 for split, found in watts.items()}
+    by_source = energy.left_out_watts(of, lambda case: case.page)
+    left = {LEFT_OUT: energy.left_out_watts(of)[:, 0], SOURCE: by_source[:, 0]}
+    named = {"id": [f"{ENERGY}-{i}" for i in range(len(of))], "source": [case.page for case in of]}
+    errors = {FITTED: as_shipped(of)} | {split: found / measured - 1 for split, found in left.items()}
     yield _table(of, WATTS, errors, named | {"measured": measured})
 
 

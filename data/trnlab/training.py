@@ -22,6 +22,8 @@ from trnmodel.catalog import load
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.trainers import Trainer, trainer
 from trnmodel.evidence import jobs, search
+from trnmodel.evidence.fit import Case as Vote
+from trnmodel.evidence.fit import log_errors as residual_logs
 from trnmodel.evidence.grounds import document
 from trnmodel.evidence.readings import Reading, reading
 from trnmodel.evidence.rows import RUNS, measure, put_fitted, read_rows, save
@@ -112,6 +114,11 @@ class Case(NamedTuple):
         return self.row.model
 
     @property
+    def vote(self) -> Vote:
+        """The run as a case of any other kind: a question, and what was measured."""
+        return Vote(self.reading, self.measured_s, 1.0, self.page, self.row.id)
+
+    @property
     def model(self) -> Transformer:
         """The model, at the length that it is trained on."""
         return jobs.trained(self.reading)
@@ -167,9 +174,9 @@ def stack_of(group: str) -> str:
     return found
 
 
-def log_errors(of: Iterable[Case], e: Trainer | str | None = None) -> NDArray:
-    """Logarithms of predicted over measured, under one stack or under the software of each row."""
-    return np.log([float(case.step(e).time_s) / case.measured_s for case in of])
+def log_errors(of: Iterable[Case], e: Trainer | None = None) -> NDArray:
+    """Logarithms of predicted over measured time, under one stack or under the software of each row."""
+    return residual_logs([case.vote for case in of], None if e is None else lambda _: e)
 
 
 def fit(of: Sequence[Case], e: Trainer, names: Sequence[str]) -> Trainer:
