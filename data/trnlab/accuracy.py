@@ -25,7 +25,9 @@ from trnmodel.evidence.rows import (
     COMPARATORS,
     LATER,
     MEASURED,
+    POWERS,
     PRODUCTS,
+    RUNS,
     SIDES,
     published,
     read_rows,
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 RESIDUALS, KERNEL_RESIDUALS, OTHER_RESIDUALS = (
     DATA / "evidence" / f"residuals{of}.csv" for of in ("", "_kernels", "_outside")
 )
+EVERY = (MEASURED, LATER, COMPARATORS, COLLECTIVES, PRODUCTS, RUNS, POWERS)  # rows that rules are for
 FILES: Mapping[Path, tuple[str, ...]] = {RESIDUALS: tuple(MEANINGS), KERNEL_RESIDUALS: KERNELS}
 INSIDE = "model left out, form chosen inside"  # of the rows that the tried forms move
 LEAVING: Mapping[str, Callable[[Case], str]] = {
@@ -143,7 +146,7 @@ def shipped(path: Path = RESIDUALS) -> pd.DataFrame:
 
 def write() -> None:
     """Compute all residuals anew and write them, six significant digits each; rules that match nothing are refused."""
-    check(row for path in (MEASURED, LATER, COMPARATORS, COLLECTIVES, PRODUCTS) for row in read_rows(path))
+    check(row for path in EVERY for row in read_rows(path))
     for path, groups in FILES.items():
         save(residuals(groups), path)
     write_bands()

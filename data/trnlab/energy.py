@@ -8,9 +8,9 @@ each chip that has rows enough; of servers one host and one ratio. Printed watts
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from itertools import starmap
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -19,25 +19,24 @@ from numpy.typing import NDArray
 
 from trnmodel.catalog import facilities, load
 from trnmodel.catalog.specs import Chip, published
-from trnmodel.catalog.systems import ANY_MEMORY
-from trnmodel.evidence import search
-from trnmodel.evidence.rows import put_fitted
+from trnmodel.evidence import joules, search
+from trnmodel.evidence.fit import Case as Vote
+from trnmodel.evidence.questions import predict
+from trnmodel.evidence.readings import Reading, reading
+from trnmodel.evidence.records import document
+from trnmodel.evidence.rows import POWERS, put_fitted, read_rows
 from trnmodel.evidence.tables import TDP_SHARE
 from trnmodel.formulas import energy as page
 from trnmodel.power.energy import MIDDLE, Amounts, chip_watts
-from trnmodel.steps.answers import Step
-from trnmodel.steps.inference import decode_step
-from trnmodel.steps.mapping import Mapping as Degrees
-from trnmodel.units import BILLION, KW
+from trnmodel.units import KW
 
 if TYPE_CHECKING:
     import pandas as pd
 
-ROWS, SERVERS = (load.DATA / "evidence" / f"{name}.csv" for name in ("energy", "energy_servers"))
+SERVERS = load.DATA / "evidence" / "energy_servers.csv"
 FACTS = load.DATA / "facts" / "power.csv"
 FEWEST = 20  # configurations of a chip that has an idle share of its own
 QUANTILE = 0.9
-PRESETS = {"mxfp4": "mxfp4-moe", "fp16": "bf16"}
 SHARES = ("compute_activity", "hbm_activity")
 AROUND = ("host_w_per_chip", "server_ratio", "server_max_ratio")
 
@@ -86,9 +85,10 @@ class Server(msgspec.Struct, frozen=True):
 
 
 class Case(NamedTuple):
-    """A configuration: what a GPU of it does at the printed rate, its watts, and its time as the model has it."""
+    """A configuration as a question: what a GPU of it does at the printed rate, and its time by the model."""
 
     row: Row
+    reading: Reading
     chip: Chip
     dtype: str
     amounts: Amounts
@@ -98,6 +98,16 @@ class Case(NamedTuple):
     def model(self) -> str:
         """What is left out together: one architecture, whatever it was trained for."""
         return self.row.alias or self.row.model
+
+    @property
+    def page(self) -> str:
+        """The source, whatever its version."""
+        return document(self.row.source)
+
+    @property
+    def vote(self) -> Vote:
+        """The configuration as a case of any other kind: a question, and the watts of all its GPUs."""
+        return Vote(self.reading, self.row.power_w, 1.0, self.page)
 
     @property
     def steady(self) -> bool:
@@ -118,58 +128,22 @@ class Case(NamedTuple):
         return compute, hbm
 
 
-@cache
-def _roomy(name: str) -> Chip:
-    """Return a chip with room for all: some rows queued more sequences than fit, which did not run at once."""
-    return replace(load.chip(name), hbm_bytes=ANY_MEMORY)
+def case_of(row: Row) -> Case:
+    """Return a configuration as a question, read as any row is."""
+    import pandas as pd
+
+    return _case(row, *read_rows(pd.DataFrame([msgspec.structs.asdict(row)])))
 
 
-def _step(row: Row, stack: str | None) -> Step:
-    """Return the decode step of a row; inputs that are not printed count nothing; sequences are half way on average.
-
-    Prefill is left out: its tokens are not printed. A100 boards of 40 GB stand for those of 80 GB.
-    """
-    context = float(row.input_tokens or 0) + float(row.output_tokens or 0) / 2
-    precision = PRESETS.get(row.precision, row.precision)
-    degrees = Degrees(tp=row.tp, pp=row.pp, ep=row.ep)
-    return decode_step(
-        row.alias,
-        _roomy(row.chip),
-        degrees,
-        batch=max(row.batch, 1.0),
-        context=max(context, 1.0),
-        precision=precision,
-        efficiencies=stack,
-    )
-
-
-def _case(row: Row) -> Case:
-    """Return what a GPU does at the printed rate: the work of the model's step, or of its printed parameters alone."""
-    chip = load.chip(row.chip)
-    if row.limit_w:
-        chip = replace(chip, tdp_w=float(row.limit_w))
-    time_s, nothing = np.asarray(row.batch / row.tokens_per_s), np.zeros(())
-    apart = (nothing, nothing, nothing)
-    if row.alias:
-        step = _step(row, "ideal")
-        own_s = float(_step(row, None).time_s)
-        return Case(
-            row,
-            chip,
-            step.precision.compute,
-            Amounts(time_s, step.work_flop_per_rank, step.moved_bytes_per_rank, *apart),
-            own_s,
-        )
-    dtype = load.precision(PRESETS.get(row.precision, row.precision))
-    flop = 2 * float(row.active_b or row.params_b) * BILLION * row.batch / row.n_gpus
-    moved = row.params_b * BILLION * dtype.storage_bytes("weights") / row.n_gpus
-    return Case(row, chip, dtype.compute, Amounts(time_s, np.asarray(flop), np.asarray(moved), *apart), np.nan)
+def _case(row: Row, cells: Mapping[str, str]) -> Case:
+    r = reading(cells)
+    return Case(row, r, joules.board(r), r.precision.compute, joules.amounts(r), joules.own_s(r))
 
 
 @cache
 def cases() -> tuple[Case, ...]:
     """Every configuration of GPUs with watts and a rate, one vote each."""
-    return tuple(map(_case, load.read_csv(ROWS, Row)))
+    return tuple(starmap(_case, zip(load.read_csv(POWERS, Row), read_rows(POWERS), strict=True)))
 
 
 def _owners(of: Sequence[Case]) -> list[str]:
@@ -214,8 +188,8 @@ def fit(of: Sequence[Case], owners: Sequence[str]) -> NDArray:
     return search.constants(lambda v: np.log(watts(v) / measured_w), first, high=room)
 
 
-def left_out_watts(of: Sequence[Case]) -> NDArray:
-    """Watts of a GPU by a fit without the case's model: at the printed rate, and at the model's own."""
+def left_out_watts(of: Sequence[Case], name: Callable[[Case], str] | None = None) -> NDArray:
+    """Watts of a GPU by a fit without the case's model (or `name`): at the printed rate, and at the model's own."""
     owners = _owners(of)
 
     def learned(train: list[Case], test: list[Case]) -> NDArray:
@@ -223,7 +197,7 @@ def left_out_watts(of: Sequence[Case]) -> NDArray:
         own = [case._replace(amounts=case.amounts._replace(time_s=np.asarray(case.own_s))) for case in test]
         return np.stack([_watts(some, owners)(values) for some in (test, own)], axis=1)
 
-    return search.left_out(of, lambda case: case.model, learned)
+    return search.left_out(of, name or (lambda case: case.model), learned)
 
 
 def accuracy() -> pd.DataFrame:
@@ -232,9 +206,9 @@ def accuracy() -> pd.DataFrame:
     Returns
     -------
     table : pandas.DataFrame
-        One row a configuration: model, chip, batch, whether it was steady, measured watts of a GPU and joules a token,
-        signed errors with the model left out at the printed rate (`error`) and at the model's own (`own_error`), of
-        0.75 TDP and of TDP, bottom-up, and as shipped. [-]
+        One row a configuration: model, chip, batch, whether it was steady, watts of a GPU measured and predicted
+        with the shares in force, joules a token, signed errors with the model left out at the printed rate (`error`)
+        and at the model's own (`own_error`), of 0.75 TDP and of TDP, and bottom-up. [-]
     """
     import pandas as pd
 
@@ -257,6 +231,7 @@ def accuracy() -> pd.DataFrame:
         "remark": [c.row.remark for c in of],
         "steady": [c.steady for c in of],
         "measured_w": measured_w,
+        "predicted_w": [predict(c.reading) / c.row.n_gpus for c in of],
         "j_per_token": measured_w * [c.row.n_gpus / c.row.tokens_per_s for c in of],
     }
     return pd.DataFrame(names | {name: found / measured_w - 1 for name, found in against.items()})

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trnmodel.catalog.load import DATA
+from trnmodel.evidence.columns import TRAINING
 from trnmodel.evidence.fit import MEANINGS, USES, Case, Parameter, cases, fit, group_of, labels, readable, tuned, unique
 from trnmodel.evidence.questions import predict
-from trnmodel.evidence.readings import MODELLESS, TRAINING
+from trnmodel.evidence.readings import MODELLESS
 from trnmodel.evidence.rows import UnreadableRowError, published, save, texts
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def constants_without(group: str, of: Sequence[Case]) -> dict[str, dict[Paramete
 
 
 def by_page(groups: Sequence[str] = FITTED) -> dict[str, dict[Parameter, float]]:
-    """Return the constants of all groups without a page, by page; those that its rows have no part in stay as shipped."""
+    """Return the constants of all groups without a page, by page; others stay as they are shipped."""
     rows, found = published(), defaultdict[str, dict[Parameter, float]](dict)
     for group in groups:
         for page, values in constants_without(group, cases(rows, group)).items():

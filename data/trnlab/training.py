@@ -8,7 +8,7 @@ was left out into `data/evidence/training_left_out.csv`.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -17,28 +17,23 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from trnmodel.arguments import instance
 from trnmodel.catalog import load
-from trnmodel.catalog.systems import System, roomy
-from trnmodel.catalog.systems import system as read_system
+from trnmodel.catalog.systems import System
 from trnmodel.catalog.trainers import Trainer, trainer
-from trnmodel.evidence import search
-from trnmodel.evidence.questions import fastest_micro_batch
-from trnmodel.evidence.rows import put_fitted, save
-from trnmodel.formulas.training import megatron_flop
-from trnmodel.models.config import read_json
-from trnmodel.models.shipped import MODELS, catalog
-from trnmodel.models.synthetic import from_values
+from trnmodel.evidence import jobs, search
+from trnmodel.evidence.fit import Case as Vote
+from trnmodel.evidence.fit import log_errors as residual_logs
+from trnmodel.evidence.readings import Reading, reading
+from trnmodel.evidence.records import document
+from trnmodel.evidence.rows import RUNS, measure, put_fitted, read_rows, save
 from trnmodel.models.transformer import Transformer
-from trnmodel.models.transformer import model as read_model
-from trnmodel.steps.legal import reaching
 from trnmodel.steps.mapping import Mapping as Degrees
-from trnmodel.training.step import PLACEMENT, TrainStep, train_step
-from trnmodel.units import BILLION, DAY, GBIT, TRILLION
+from trnmodel.training.step import TrainStep
 
 if TYPE_CHECKING:
     import pandas as pd
 
-ROWS = load.DATA / "evidence" / "training.csv"
 LEFT_OUT = load.DATA / "evidence" / "training_left_out.csv"
 FACTS = load.DATA / "facts" / "training.csv"
 GROUPS = {  # on whose rows a stack is fitted
@@ -52,13 +47,6 @@ FITTED = {
     "megatron-core-b200": ("matmul_share", "stream_share"),
     "neuronx-training": ("matmul_share", "scaleout_share", "layer_s", "step_s"),
     "deepspeed-2021": ("scaleout_share", "dp_overlap"),
-}
-STACKS = {  # of groups that are predicted, by the beginning of their names; TPUs and MI325X have no stack of their own
-    "h100": "megatron-core-hopper",
-    "h200": "megatron-core-hopper",
-    "tpu": "megatron-core",
-    "mi325x": "megatron-core",
-    "finetune": "neuronx-training",
 }
 TARGETS = {  # of issue 16: a column of the table, and what it is to stay below
     "korthikanti": {"mean": 0.03},
@@ -74,7 +62,8 @@ class Row(msgspec.Struct, frozen=True):
     """A line of `data/evidence/training.csv`: a run with what was measured of a step.
 
     `model` is an id of ours, of which `layers` may say how many ran, or a GPT of printed widths. `trainable_share` is
-    that of LoRA, empty where all is trained. `use` is "fit", "predict", or "aside" with the reason in `note`.
+    that of LoRA, empty where all is trained; `training_stack` the software, empty where it is the chip's own. `use` is
+    "fit", "predict", or "aside" with the reason in `note`.
     """
 
     id: str
@@ -104,6 +93,7 @@ class Row(msgspec.Struct, frozen=True):
     sequence_parallel: int
     precision: str
     trainable_share: str
+    training_stack: str
     metric: str
     value: str
     unit: str
@@ -111,12 +101,12 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Case(NamedTuple):
-    """A run as a question, with the time that one of its steps took."""
+    """A run as the question that `tm.validate` asks of its row, with the time that one of its steps took."""
 
     row: Row
-    model: Transformer
-    where: System
+    reading: Reading
     measured_s: float
+    page: str
 
     @property
     def name(self) -> str:
@@ -124,126 +114,69 @@ class Case(NamedTuple):
         return self.row.model
 
     @property
+    def vote(self) -> Vote:
+        """The run as a case of any other kind: a question, and what was measured."""
+        return Vote(self.reading, self.measured_s, 1.0, self.page, self.row.id)
+
+    @property
+    def model(self) -> Transformer:
+        """The model, at the length that it is trained on."""
+        return jobs.trained(self.reading)
+
+    @property
+    def where(self) -> System:
+        """The machines of the run."""
+        return instance("system", jobs.place(self.reading), System, "a system")
+
+    @property
     def degrees(self) -> Degrees:
         """Degrees, placed as Megatron-LM places them."""
-        r = self.row
-        return _degrees(int(r.tp), int(r.pp), int(r.dp), int(r.ep), int(r.cp))
+        return jobs.degrees(self.reading)
 
     def step(self, e: Trainer | str | None = None) -> TrainStep:
-        """Return the step; where no size of a micro-batch is printed, the fastest that fits."""
-        r = self.row
-        ask: dict[str, Any] = {
-            "global_batch": int(r.global_batch),
-            "seq": int(r.seq),
-            "interleave": r.interleave,
-            "precision": r.precision,
-            "recompute": r.recompute,
-            "zero": r.zero,
-            "sequence_parallel": bool(r.sequence_parallel),
-            "trainable_share": float(r.trainable_share or 1),
-            "efficiencies": e,
-        }
-        where = roomy(self.where) if r.micro_batch else self.where  # a run that was measured did fit
-        size = int(r.micro_batch or fastest_micro_batch(self.model, where, self.degrees, **ask))
-        return train_step(self.model, where, self.degrees, micro_batch=size, **ask)
+        """Return the step, of the row's own software or of another; `jobs.step` has what is asked."""
+        if e is None:
+            return jobs.training(self.reading)
+        chosen = trainer(self.where.chip, e)
+        return jobs.step(self.reading, lambda _: chosen)
 
 
-@cache
-def _degrees(tp: int, pp: int, dp: int, ep: int, cp: int) -> Degrees:
-    return Degrees(tp=tp, pp=pp, dp=dp, ep=ep, cp=cp, placement=PLACEMENT)
+def case_of(row: Row) -> Case:
+    """Return a run as a question, read as any row is."""
+    import pandas as pd
+
+    return _case(row, *read_rows(pd.DataFrame([msgspec.structs.asdict(row)])))
 
 
-@cache
-def _model(name: str, layers: str, hidden: str, heads: str, vocabulary: str) -> Transformer:
-    """Return a model of the catalog, as deep as it ran, or a GPT of printed widths.
-
-    Of the layers before the experts a cut model keeps one: with all three of DeepSeek-V3 the run on B200 would have
-    taken 57 GiB, with one it takes 100, and 104 were measured.
-    """
-    if hidden:
-        values = {
-            "model_type": "gpt2",
-            "n_embd": int(hidden),
-            "n_head": int(heads),
-            "n_layer": int(layers),
-            "n_positions": 2048,
-            "vocab_size": int(vocabulary),
-        }
-        return from_values(values, name.replace(" ", "-").lower())
-    if layers:
-        values = dict(read_json(MODELS / catalog()[name].file)) | {"num_hidden_layers": int(layers)}
-        if values.get("first_k_dense_replace"):
-            values["first_k_dense_replace"] = 1
-        return from_values(values, f"{name}-{layers}-layers")
-    return read_model(name)
-
-
-@cache
-def _where(system: str, count: int, gbit_per_s: str) -> System:
-    found = read_system(system, count)
-    return replace(found, network_bytes_per_s_per_dir=float(gbit_per_s) * GBIT) if gbit_per_s else found
-
-
-def _gpt_flop(row: Row, recompute: str) -> float:
-    """Work of a step of a GPT as Megatron-LM counts it."""
-    layers, hidden, vocabulary = (float(x) for x in (row.layers, row.hidden, row.vocabulary))
-    return float(megatron_flop(float(row.global_batch), float(row.seq), layers, hidden, vocabulary, recompute))
-
-
-def measured_s(row: Row, model: Transformer, where: System) -> float:
-    """Time of a step, from what is printed: rates, FLOP/s, MFU over the printed peak of BF16, days of 300B tokens.
-
-    FLOP count the whole square of attention, as Megatron-LM's do. A rate of one chip goes by the chips that the degrees
-    occupy, of which a pod may have more.
-    """
-    value, sequences, seq = float(row.value), float(row.global_batch), float(row.seq)
-    ranks = int(row.tp) * int(row.pp) * int(row.dp) * int(row.ep) * int(row.cp)
-    chips = min(where.chips, ranks)
-    if row.metric == "iteration_time":
-        return value
-    if row.metric == "throughput":
-        return sequences / value if row.unit == "seq/s" else sequences * seq / value
-    if row.metric == "tokens_per_s_per_chip":
-        return sequences * seq / (value * chips)
-    if row.metric == "time_for_tokens":
-        return value * DAY * sequences * seq / (300 * BILLION)
-    if row.metric == "mfu":
-        value *= where.chip.peak("bf16") / TRILLION
-    if not row.hidden:
-        return sequences * float(model.train_flop(seq, "full")) / (value * TRILLION * chips)
-    return _gpt_flop(row, "full" if row.metric == "flop_per_s_per_gpu" else "none") / (value * TRILLION * chips)
+def _case(row: Row, cells: Mapping[str, str]) -> Case:
+    r = reading(cells)
+    return Case(row, jobs.as_time(r), jobs.step_s(r, measure(cells) * r.scale), document(cells["source"]))
 
 
 @cache
 def rows() -> tuple[Row, ...]:
     """All runs."""
-    return tuple(load.read_csv(ROWS, Row))
+    return tuple(load.read_csv(RUNS, Row))
 
 
 @cache
 def cases(group: str = "") -> tuple[Case, ...]:
     """Return runs that are asked for, of one group or of all."""
-    found = []
-    for row in rows():
-        if row.use == "aside" or group not in ("", row.group):
-            continue
-        where = _where(row.system, row.count, row.scaleout_gbit_per_s)
-        model = reaching(_model(row.model, row.layers, row.hidden, row.heads, row.vocabulary), float(row.seq))
-        found.append(Case(row, model, where, measured_s(row, model, where)))
-    return tuple(found)
+    if group:
+        return tuple(case for case in cases() if case.row.group == group)
+    return tuple(_case(row, cells) for row, cells in zip(rows(), read_rows(RUNS), strict=True) if row.use != "aside")
 
 
+@cache
 def stack_of(group: str) -> str:
-    """Return the stack that a group is asked with."""
-    for stack, own in GROUPS.items():
-        if group.startswith(own.removesuffix("-cluster")):
-            return stack
-    return next((stack for name, stack in STACKS.items() if group.startswith(name)), "megatron-2021")
+    """Return the stack that a group is asked with: the one that its rows name, or their chip's own."""
+    (found,) = {jobs.software(case.reading).id for case in cases(group)}
+    return found
 
 
-def log_errors(of: Iterable[Case], e: Trainer | str) -> NDArray:
-    """Logarithms of predicted over measured."""
-    return np.log([float(case.step(e).time_s) / case.measured_s for case in of])
+def log_errors(of: Iterable[Case], e: Trainer | None = None) -> NDArray:
+    """Logarithms of predicted over measured time, under one stack or under the software of each row."""
+    return residual_logs([case.vote for case in of], None if e is None else lambda _: e)
 
 
 def fit(of: Sequence[Case], e: Trainer, names: Sequence[str]) -> Trainer:
@@ -266,6 +199,11 @@ def _with(e: Trainer, names: Sequence[str], values: NDArray) -> Trainer:
 @cache
 def without_model(stack: str) -> NDArray:
     """Return a row for each of a stack's runs: its error and the constants by a fit that did not see its model."""
+    return without(stack, lambda case: case.name)
+
+
+def without(stack: str, name: Callable[[Case], str]) -> NDArray:
+    """Return a row for each of a stack's runs: its error and the constants by a fit that saw no run of its name."""
     of, names = cases(GROUPS[stack]), FITTED[stack]
     e = trainer(of[0].where.chip, stack)
 
@@ -274,7 +212,7 @@ def without_model(stack: str) -> NDArray:
         constants = [getattr(found, name) for name in names]
         return [np.array([error, *constants]) for error in np.expm1(log_errors(test, found))]
 
-    return search.left_out(of, lambda case: case.name, learned)
+    return search.left_out(of, name, learned)
 
 
 @cache
@@ -331,8 +269,8 @@ def accuracy(group: str) -> pd.DataFrame:
     """
     import pandas as pd
 
-    of, stack = cases(group), stack_of(group)
-    steps = [case.step(trainer(case.where.chip, stack)) for case in of]
+    of = cases(group)
+    steps = [case.step() for case in of]
     times = np.array([float(step.time_s) for step in steps])
     took = np.array([case.measured_s for case in of])
     inside, outside = constant_mfu(of)

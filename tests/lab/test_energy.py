@@ -9,6 +9,7 @@ import pytest
 import trnmodel as tm
 from trnlab import energy as evidence
 from trnmodel.catalog import facilities, load
+from trnmodel.evidence import joules
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +49,7 @@ def test_rows_are_those_that_the_source_prints(errors):
 def test_a_case_is_the_step_that_a_caller_gets():
     """The activity of a row is what `tm.energy` finds for the same step at the same rate."""
     case = next(c for c in evidence.cases() if c.row.alias == "llama-3.1-70b" and c.steady)
-    step = evidence._step(case.row, "ideal")
+    step = joules.decoding(case.reading, "ideal")
     found = tm.energy(replace(step, time_s=case.amounts.time_s))
     assert (float(found.compute_utilisation), float(found.hbm_utilisation)) == pytest.approx(case.utilisation)
 

@@ -10,6 +10,7 @@ import pytest
 import trnmodel as tm
 from trnlab import energy as evidence
 from trnmodel.catalog import facilities
+from trnmodel.catalog.systems import ANY_MEMORY
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def left_out(monkeypatch):
 def like(**change):
     """A case of the rows with other printed figures."""
     row = next(case.row for case in evidence.cases() if case.row.model == "microsoft/Phi-3-medium-4k-instruct")
-    return evidence._case(msgspec.structs.replace(row, **change))
+    return evidence.case_of(msgspec.structs.replace(row, **change))
 
 
 @pytest.mark.parametrize(
@@ -64,13 +65,13 @@ def test_a_sequence_is_half_way_on_average(lengths, context):
         "tp": 2,
         "pp": 3,
         "ep": 4,
-        "batch": 0.5,
+        "batch": 1.0,
         "precision": "mxfp4",
         "input_tokens": lengths[0],
         "output_tokens": lengths[1],
     }
     case = like(**change)
-    roomy = replace(tm.chip("h100"), hbm_bytes=evidence.ANY_MEMORY)
+    roomy = replace(tm.chip("h100"), hbm_bytes=ANY_MEMORY)
     step, own = (
         tm.decode_step(
             "qwen3-30b-a3b",

@@ -10,6 +10,7 @@ import trnmodel as tm
 from trnlab import training as runs
 from trnmodel.catalog import load
 from trnmodel.catalog.trainers import trainer
+from trnmodel.evidence.described import described
 from trnmodel.formulas import training as page
 
 GOLDEN_FOLDER = Path(__file__).parents[1] / "golden"
@@ -148,7 +149,7 @@ def test_peak_memory_of_b200():
     errors_ = []
     for row in csv.DictReader((GOLDEN_FOLDER / "training_peak_memory.csv").read_text().splitlines()):
         degrees = {name: int(row[name]) for name in ("tp", "pp", "dp", "ep", "cp")}
-        model = runs._model(row["model"], row["layers"], "", "", "")
+        model = described(row["model"], row) or row["model"]
         step = tm.train_step(
             model,
             "hgx-b200",
@@ -165,8 +166,8 @@ def test_peak_memory_of_b200():
 
 def test_an_mfu_is_a_time_by_the_printed_peak():
     """MaxText prints 45.46 % for Llama-3.1-8B on TPU v6e, whose printed peak is 918 TFLOP/s a chip."""
-    (row,) = [row for row in runs.rows() if row.id == "maxtext-Llama-3.1-8B-TPU v6e"]
-    model, where = tm.model(row.model), tm.system(row.system, int(row.count))
+    (case,) = [case for case in runs.cases() if case.row.id == "maxtext-Llama-3.1-8B-TPU v6e"]
+    row, model, where = case.row, tm.model(case.row.model), tm.system(case.row.system, int(case.row.count))
     flop = float(row.global_batch) * float(model.train_flop(int(row.seq), "full"))
     seconds = flop / (0.4546 * 918e12 * where.chips)
-    assert runs.measured_s(row, model, where) == pytest.approx(seconds)
+    assert case.measured_s == pytest.approx(seconds)

@@ -11,11 +11,13 @@ import pytest
 import trnmodel as tm
 from trnlab import naive
 from trnlab import training as runs
+from trnmodel.catalog.systems import roomy
 from trnmodel.catalog.trainers import trainer
 from trnmodel.evidence import words
+from trnmodel.evidence.described import described
 from trnmodel.evidence.fit import Case
 from trnmodel.evidence.readings import reading
-from trnmodel.evidence.rows import COLUMNS
+from trnmodel.evidence.rows import COLUMNS, UnreadableRowError
 
 # 4 layers of 512, 1,000 words, 30 sequences of 128 tokens on 2 x 3 x 5 of 64 chips
 GPT = {
@@ -31,13 +33,16 @@ GPT = {
     "dp": "5",
     "ep": "1",
     "cp": "1",
-    "unit": "",
+    "unit": "s",
+    "system": "hgx-a100",
+    "count": 8,
+    "recompute": "full",
+    "note": "",
 }
 ALL, MODEL = (  # FLOP of a step with the layers computed again and without, as Megatron-LM counts them (SC21, eq. 3)
     factor * 30 * 128 * 4 * 512**2 * (1 + 128 / 6 / 512 + 1000 / head / 4 / 512)
     for factor, head in ((96, 16), (72, 12))
 )
-CLUSTER = tm.system("hgx-a100", count=8)
 
 
 def run(**cells):
@@ -50,42 +55,53 @@ def run(**cells):
         ({"metric": "iteration_time", "value": "13.75"}, 13.75),
         ({"metric": "throughput", "value": "7", "unit": "seq/s"}, 30 / 7),
         ({"metric": "throughput", "value": "7", "unit": "tokens/s"}, 30 * 128 / 7),
-        ({"metric": "tokens_per_s_per_chip", "value": "7"}, 30 * 128 / 7 / 30),
-        ({"metric": "tokens_per_s_per_chip", "value": "7", "dp": "11"}, 30 * 128 / 7 / 64),  # 66 ranks on 64 chips
-        ({"metric": "tokens_per_s_per_chip", "value": "7", "ep": "2"}, 30 * 128 / 7 / 60),
-        ({"metric": "tokens_per_s_per_chip", "value": "7", "cp": "2"}, 30 * 128 / 7 / 60),
-        ({"metric": "time_for_tokens", "value": "2"}, 2 * 86400 * 30 * 128 / 300e9),
-        ({"metric": "flop_per_s_per_gpu", "value": "150"}, ALL / 150e12 / 30),
-        ({"metric": "model_flop_per_s_per_gpu", "value": "150"}, MODEL / 150e12 / 30),
-        ({"metric": "mfu", "value": "0.5"}, MODEL / 156e12 / 30),  # of the 312 TFLOP/s of an A100
+        ({"metric": "tokens_per_s_per_chip", "value": "7", "unit": "tok/s"}, 30 * 128 / 7 / 30),
+        (
+            {"metric": "tokens_per_s_per_chip", "value": "7", "dp": "11", "unit": "tok/s"},
+            30 * 128 / 7 / 64,
+        ),  # 66 ranks on 64 chips
+        ({"metric": "tokens_per_s_per_chip", "value": "7", "ep": "2", "unit": "tok/s"}, 30 * 128 / 7 / 60),
+        ({"metric": "tokens_per_s_per_chip", "value": "7", "cp": "2", "unit": "tok/s"}, 30 * 128 / 7 / 60),
+        ({"metric": "time_for_tokens", "value": "2", "unit": "days of 300B tokens"}, 2 * 86400 * 30 * 128 / 300e9),
+        ({"metric": "flop_per_s_per_gpu", "value": "150", "unit": "TFLOP/s"}, ALL / 150e12 / 30),
+        ({"metric": "model_flop_per_s_per_gpu", "value": "150", "unit": "TFLOP/s"}, MODEL / 150e12 / 30),
+        ({"metric": "mfu", "value": "0.5", "unit": "1"}, MODEL / 156e12 / 30),  # of the 312 TFLOP/s of an A100
     ],
 )
 def test_the_time_of_a_step_from_what_is_printed(cells, time_s):
-    row = run(**cells)
-    model = runs._model(row.model, row.layers, row.hidden, row.heads, row.vocabulary)
-    assert runs.measured_s(row, model, CLUSTER) == pytest.approx(time_s, rel=1e-9)
+    assert runs.case_of(run(**cells)).measured_s == pytest.approx(time_s, rel=1e-9)
 
 
 @pytest.mark.parametrize(
-    ("metric", "value", "rate"), [("model_flop_per_s_per_gpu", "150", 150e12), ("mfu", "0.5", 156e12)]
+    ("metric", "value", "unit", "rate"),
+    [("model_flop_per_s_per_gpu", "150", "TFLOP/s", 150e12), ("mfu", "0.5", "1", 156e12)],
 )
-def test_the_time_of_a_model_of_the_catalog_by_its_own_work(metric, value, rate):
-    row, model = run(metric=metric, value=value, hidden=""), tm.model("llama-3.1-8b")
-    flop = 30 * float(model.train_flop(128, "full"))
-    assert runs.measured_s(row, model, CLUSTER) == pytest.approx(flop / rate / 30, rel=1e-9)
+def test_the_time_of_a_model_of_the_catalog_by_its_own_work(metric, value, unit, rate):
+    row = run(metric=metric, value=value, unit=unit, model="llama-3.1-8b", hidden="", layers="")
+    flop = 30 * float(tm.model("llama-3.1-8b").train_flop(128, "full"))
+    assert runs.case_of(row).measured_s == pytest.approx(flop / rate / 30, rel=1e-9)
 
 
 def test_models_of_rows():
     """12 L h^2 + 13 L h + 2 h, and a row for each word and of 2,048 positions; a cut model keeps one dense layer."""
-    tiny = runs._model("gpt tiny", "4", "512", "8", "1000")
+    shape = {"layers": "4", "hidden": "512", "heads": "8", "vocabulary": "1000"}
+    tiny = described("gpt tiny", shape)
     assert tiny.total_params == 12 * 4 * 512**2 + 13 * 4 * 512 + 2 * 512 + (1000 + 2048) * 512
     assert tiny.id == "gpt-tiny"
-    cut = runs._model("deepseek-v3", "5", "", "", "")
+    cut = described("deepseek-v3", {"layers": "5"})
     assert (cut.n_layers, cut.id) == (5, "deepseek-v3-5-layers")
     assert cut.outline("decode").expert_layers == 4
-    assert runs._model("llama-3.1-8b", "", "", "", "") is tm.model("llama-3.1-8b")
-    assert float(runs._where("hgx-a100", 2, "400").network_bytes_per_s_per_dir) == 400e9 / 8
-    assert runs._where("hgx-a100", 2, "") == tm.system("hgx-a100", count=2)
+    assert described("llama-3.1-8b", {}) is None
+    fast, plain = (runs.case_of(run(count=2, scaleout_gbit_per_s=rate)).where for rate in ("400", ""))
+    assert float(fast.network_bytes_per_s_per_dir) == 400e9 / 8
+    assert plain == tm.system("hgx-a100", count=2)
+    for wrong, allowed in (
+        ({"hidden": "512"}, "needs layers, heads, vocabulary too"),
+        ({"layers": "5.5"}, "layers '5.5': allowed are whole numbers from 1"),
+        ({"layers": "2"}, "is no id of the catalog"),
+    ):
+        with pytest.raises(UnreadableRowError, match=allowed):
+            described("gpt tiny", wrong)
 
 
 def test_a_run_is_asked_as_it_ran():
@@ -103,10 +119,10 @@ def test_a_run_is_asked_as_it_ran():
         "sequence_parallel": bool(r.sequence_parallel),
     }
     assert 0 < float(r.trainable_share) < 0.01
-    room = runs.roomy(case.where) if r.micro_batch else case.where
+    room = roomy(case.where) if r.micro_batch else case.where
     size = int(r.micro_batch) if r.micro_batch else None
     for share, said in ((r.trainable_share, float(r.trainable_share)), ("", 1.0)):
-        mine = case._replace(row=msgspec.structs.replace(r, trainable_share=share))
+        mine = runs.case_of(msgspec.structs.replace(r, trainable_share=share))
         sizes = [size] if size else [1, 2, 4, 8, 16, 32]
         steps = tm.train_step(
             case.model, room, at, micro_batch=sizes, trainable_share=said, efficiencies="ideal", **ask
@@ -118,7 +134,6 @@ def test_a_run_is_asked_as_it_ran():
     ("group", "stack"),
     [
         ("a100-cluster", "megatron-2021"),
-        ("a100", "megatron-2021"),
         ("korthikanti", "megatron-2021"),
         ("sc21", "megatron-2021"),
         ("trn1-fp32", "neuronx-training"),
@@ -148,6 +163,8 @@ def test_one_share_for_all_runs_by_hand(monkeypatch):
 
 def test_the_share_that_is_carried_over(monkeypatch):
     """From the runs that a stack, or the base of that, was fitted to: their middle is 30 %."""
+    stacks = {name: runs.stack_of(name) for name in ("korthikanti", "a100-cluster", "h100", "finetune-trn1")}
+    monkeypatch.setattr(runs, "stack_of", stacks.__getitem__)
     monkeypatch.setattr(runs, "cases", lambda group: group)
     known = {"a100-cluster": [0.3, 0.1, 0.9], "b200": [0.5], "trn1": [0.2, 0.4, 0.8], "korthikanti": [0.6, 0.15]}
     monkeypatch.setattr(runs, "_shares", lambda group: np.array(known.get(group, [0.45])))

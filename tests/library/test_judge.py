@@ -9,7 +9,16 @@ import pytest
 import trnmodel as tm
 from trnmodel.evidence.meanings import decide, decisions
 from trnmodel.evidence.questions import QUESTIONS
-from trnmodel.evidence.rows import COLLECTIVES, COLUMNS, COMPARATORS, LATER, MEASURED, PRODUCTS, read_rows, row_id
+from trnmodel.evidence.rows import (
+    COLLECTIVES,
+    COLUMNS,
+    COMPARATORS,
+    LATER,
+    MEASURED,
+    PRODUCTS,
+    read_rows,
+    row_id,
+)
 from trnmodel.evidence.score import shipped
 
 SHOWN = [

@@ -9,7 +9,7 @@ import pytest
 
 import trnmodel as tm
 from trnmodel.catalog import load
-from trnmodel.evidence import grounds, questions
+from trnmodel.evidence import grounds, jobs, questions
 from trnmodel.evidence.readings import reading
 from trnmodel.evidence.rows import COLUMNS, UnreadableRowError
 
@@ -263,8 +263,8 @@ def test_sizes_of_micro_batches_that_are_tried(fastest, monkeypatch):
         times = {n: math.nan if n > fastest else 1 / n for n in micro_batch}
         return SimpleNamespace(time_s=np.array([*times.values()]))
 
-    monkeypatch.setattr(questions, "train_step", step)
-    assert questions.fastest_micro_batch(*OF_TRAINING) == fastest
+    monkeypatch.setattr(jobs, "train_step", step)
+    assert jobs.fastest_micro_batch(*OF_TRAINING) == fastest
 
 
 def test_a_step_of_training_has_the_band_of_the_public_one():

@@ -318,7 +318,7 @@ def test_training_rows_that_cannot_be_read_say_why():
     bad = [
         ({"workload": "CLIP-Base"}, "not a language"),
         ({"seq_len": ""}, "no length"),
-        ({"tp": "1", "pp": "1"}, "memory"),
+        ({"tp": "1", "pp": "1", "note": ""}, "memory"),
     ]
     found = tm.validate(pd.DataFrame([JOB | {"metric": "MFU", "unit": "%", "value": "30"} | cells for cells, _ in bad]))
     for said, (_, reason) in zip(found.skipped, bad, strict=True):

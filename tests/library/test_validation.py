@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import trnmodel as tm
+from trnmodel.evidence.columns import NAMES
 from trnmodel.evidence.fit import EFFICIENCIES, GROUPS, MEANINGS, calibrate, cases, write
 from trnmodel.evidence.names import aliases
 from trnmodel.evidence.questions import QUESTIONS
@@ -289,7 +290,7 @@ def spoiled(rng, frame):
 @pytest.mark.parametrize("seed", range(8))
 def test_hostile_cells_spoil_their_own_rows_alone(seed, table):
     rng = np.random.default_rng(seed)
-    names = [name for name in COLUMNS if name in table]
+    names = [name for name in (*COLUMNS, *NAMES) if name in table]
     rows = pd.read_csv(MEASURED, dtype=str, keep_default_na=False)
     rows = rows.iloc[rng.choice(len(rows), 300, replace=False)]
     hostile, touched = spoiled(rng, rows[names])

@@ -12,10 +12,12 @@ import numpy as np
 
 from trnmodel.arguments import Same
 from trnmodel.bands import contradicted, plain_rows_basis, rows_basis, spread
-from trnmodel.catalog.trainers import trainer
+from trnmodel.evidence.columns import ENERGY, TRAINING
+from trnmodel.evidence.jobs import software, training
+from trnmodel.evidence.joules import basis as watts_rest_on
 from trnmodel.evidence.primitives import bare_chip, kernel_answer, message
-from trnmodel.evidence.questions import grouped, predict, predicted, together, training
-from trnmodel.evidence.readings import TRAINING, Reading, is_rate, stack_of
+from trnmodel.evidence.questions import grouped, predict, predicted, together
+from trnmodel.evidence.readings import Reading, is_rate, stack_of
 from trnmodel.evidence.rows import UnreadableRowError
 from trnmodel.kernels import kernel
 from trnmodel.models.transformer import Transformer, model
@@ -45,6 +47,7 @@ PARTS = (
     ("launched-", "launched"),
     ("graph", "collective"),
     (TRAINING, TRAINING),
+    (ENERGY, ENERGY),
 )
 PREFILL = ("prefill", "one-prefill", "batch-prefill", "reprefill", "forward")
 PLAIN = ("kernel", "collective", "launched")  # parts whose rows alone say how far a prediction may be off
@@ -73,7 +76,9 @@ def where(r: Reading) -> dict[str, str]:
     elif about in ("collective", "launched"):
         kind, on = about, ""
     elif about == TRAINING:
-        kind, on = model(r.model).kind, trainer(bare_chip(r)).id
+        kind, on = model(r.model).kind, software(r).id
+    elif about == ENERGY:
+        kind, on = (model(r.model).kind if r.model else "operator"), ""
     else:
         kind, on = (model(r.model).kind if r.model else "operator"), stack_of(r).rows_of
     return {"part": about, "kind": kind, "chip": bare_chip(r).id, "on": on}
@@ -177,6 +182,10 @@ def banded(of: Iterable[Reading]) -> list[Judged]:
             judged[r] = value
         elif where(r)["part"] == TRAINING:
             judged[r] = _trained(r, value)
+        elif where(r)["part"] == ENERGY:
+            basis = watts_rest_on(r)
+            below, above = map(float, basis.sides)
+            judged[r] = _interval(value, basis, (below, above))
         else:
             others[r] = value
     for r, one in (judged | _banded(others)).items():

@@ -6,6 +6,7 @@ A reason for none says which of three is missing: the meaning, the model or the 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -62,6 +63,9 @@ TRAINING = {
     "sequence_rate": "train-sequences",
     "train_token_rate": "train-tokens",
     "mfu": "train-mfu",
+    "run": "train-run",
+    "work_rate": "train-flop-rate-chip",
+    "executed_rate": "train-executed-flop-rate-chip",
 }
 ENCODERS = {"forward": "forward", "forward_rate": "forward-throughput"}
 USES = {
@@ -443,6 +447,13 @@ def _training(row: Mapping[str, str], record: Record) -> Asked:
     return TRAINING[record.measure], say, "training", ()
 
 
+def _energy(row: Mapping[str, str], record: Record) -> Asked:
+    """Return what a row of watts or joules asks."""
+    if record.measure != "watts":
+        raise _refused(row)
+    return "energy-watts", _read_as(record), "energy", ()
+
+
 def _kernel(row: Mapping[str, str], record: Record) -> Asked:
     """Return what a row of a kernel asks."""
     if record.op in ("", "several"):
@@ -535,20 +546,23 @@ def _collective(row: Mapping[str, str], record: Record) -> Asked:
     if names := [name for name, there in missing.items() if not there]:
         raise UnreadableRowError(f"{MEANING}: the row names no {', '.join(names)} of a collective")
     size = (*SIZED, "rows", "columns", "ranks", "count")
-    say = {name: _whole(getattr(record, name)) for name in size} | {"kind": record.kind_of_call} | _read_as(record)
+    say = {name: _whole(getattr(record, name)) for name in size} | {"kind": record.kind_of_call}
+    say |= {"where": ""} | _read_as(record)
     say["series"] = record.series or (row.get("instance", "")[:4] if record.graph == "yes" else "")
-    question = COLLECTIVES[record.measure]
+    say |= {"algorithm": _algorithm(record), "where": f"hgx-{record.gpu.lower()}" if record.server_of else say["where"]}
+    if record.graph == "step":
+        return "collective-in-step", _filled(say | {"stack": "gpu-serving"}), use, ()
+    question = "graph-time" if record.graph == "yes" else COLLECTIVES[record.measure]
     if not record.series and ("launch" in record.inside or "host" in record.inside):
         question, use = f"launched-{question}", "collectives with their launches"
-    if record.graph == "yes":
-        question = "graph-time"
-    if record.graph == "step":
-        question, say["stack"] = "collective-in-step", "gpu-serving"
-    if record.engine == "nccl":
-        say["algorithm"] = "phased" if "all" in record.kind_of_call and "to" in record.kind_of_call else "ring"
-    if record.server_of:
-        say["where"] = f"hgx-{record.gpu.lower()}"
     return question, _filled(say), use, ()
+
+
+def _algorithm(record: Record) -> str:
+    """Return the algorithm that a library takes, where it is known: a ring, or one step to all others."""
+    if record.engine != "nccl":
+        return ""
+    return "phased" if re.fullmatch(r"all[_-]?to[_-]?all", record.kind_of_call, re.IGNORECASE) else "ring"
 
 
 def _collective_use(row: Mapping[str, str], record: Record) -> str:
@@ -652,6 +666,7 @@ FAMILIES = {
     "inference-encoder": _encoder,
     "memory-footprint": _memory,
     "training": _training,
+    "energy": _energy,
     "kernel": _kernel,
     "collective": _collective,
     "gpu-collective": _collective,

@@ -16,12 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trnmodel.arguments import Same
-from trnmodel.catalog.specs import Chip
 from trnmodel.catalog.stacks import Efficiencies
-from trnmodel.catalog.systems import System
-from trnmodel.catalog.trainers import trainer
+from trnmodel.evidence.jobs import JOBS
+from trnmodel.evidence.joules import WATTS
 from trnmodel.evidence.primitives import PRIMITIVES, bare_chip, in_step_s
-from trnmodel.evidence.readings import TRAINING, Reading, Tune, joined, machine, stack_of
+from trnmodel.evidence.readings import Reading, Tune, machine, stack_of
 from trnmodel.evidence.rows import UnreadableRowError
 from trnmodel.formulas import roofline
 from trnmodel.models.blocks import Phase
@@ -30,9 +29,7 @@ from trnmodel.steps.inference import MemoryFit, Step, decode_step, memory_fit, p
 from trnmodel.steps.legal import reaching, running
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import Site, site
-from trnmodel.training.step import PLACEMENT, TrainStep, train_step
 
-MICRO = (1, 2, 4, 8, 16, 32)  # sizes of a micro-batch that are tried
 SIZES = ("batch", "compiled_batch", "prompt", "input_tokens", "output_tokens", "context", "max_context", "clients")
 
 
@@ -192,34 +189,6 @@ def _critical_batch(r: Reading, tune: Tune | None) -> float:
     return float(ridge) * r.precision.storage_bytes("weights") / 2
 
 
-def fastest_micro_batch(model: str | Transformer, where: str | System | Chip, at: Degrees, **ask: Any) -> int:
-    """Sequences of the fastest micro-batch that fits, of the sizes tried for a run that prints none."""
-    tried = train_step(model, where, at, micro_batch=list(MICRO), **ask).time_s
-    return MICRO[int(np.argmin(np.where(np.isnan(tried), np.inf, tried)))]
-
-
-@lru_cache(maxsize=1000)
-def training(r: Reading) -> TrainStep:
-    """Return a step of training: where the row prints no micro-batch, the fastest of those that fit.
-
-    A batch of fewer sequences than replicas is that of one replica. What is computed again, how states are shared out
-    and whether the sequence is cut between matrices are as `tm.train_step` has them.
-    """
-    if math.isnan(r.prompt):
-        raise UnreadableRowError("no length of a sequence")
-    sequences = r.batch * (r.mapping[2] if r.batch < r.mapping[2] else 1)
-    given = dict(r.asked)
-    ask: dict[str, Any] = {"global_batch": sequences, "seq": r.prompt, "precision": r.precision}
-    ask |= {"trainable_share": float(given.get("trainable_share", 1.0))}
-    where = joined(r, math.prod(r.mapping[:3]))
-    tp, pp, dp, lnc = r.mapping
-    at = Degrees(tp=tp, pp=pp, dp=dp, lnc=lnc, placement=PLACEMENT)
-    rank, chosen = site(where, lnc), reaching(model(r.model), r.prompt)
-    ask |= {"efficiencies": running(chosen, rank, at, trainer(rank.chip), "prefill")}
-    size = given["micro_batch"] if "micro_batch" in given else fastest_micro_batch(chosen, where, at, **ask)
-    return train_step(chosen, where, at, micro_batch=size, **ask).require_valid()
-
-
 QUESTIONS: Mapping[str, Callable[[Reading, Tune | None], Any]] = {
     "decode-step": _step_s,
     "decode-throughput": lambda r, tune: r.batch / _step_s(r, tune),
@@ -266,11 +235,8 @@ QUESTIONS: Mapping[str, Callable[[Reading, Tune | None], Any]] = {
     "layer-operators": _operators_s,
     "layer-all-reduce": _layer_all_reduce_s,
     "critical-batch": _critical_batch,
-    "train-step": lambda r, tune: float(training(r).time_s),
-    "train-tokens": lambda r, tune: float(training(r).tokens_per_s),
-    "train-sequences": lambda r, tune: float(training(r).tokens_per_s) / r.prompt,
-    "train-tokens-chip": lambda r, tune: float(training(r).tokens_per_s_per_chip),
-    "train-mfu": lambda r, tune: float(training(r).mfu),
+    **JOBS,
+    **WATTS,
     **PRIMITIVES,
 }
 
@@ -301,9 +267,9 @@ def predict(r: Reading, tune: Tune | None = None) -> float:
 def alike(r: Reading) -> Hashable:
     """Return what readings share that one call answers: all that a prediction depends on but sizes.
 
-    Kernels, collectives and steps of training are asked one by one.
+    Kernels, collectives, steps of training and watts are asked one by one.
     """
-    if r.meaning in PRIMITIVES or r.meaning.startswith(TRAINING):
+    if r.meaning in PRIMITIVES or r.meaning in JOBS or r.meaning in WATTS:
         return r
     machine_of = r.where, r.stack, r.mapping, r.ep, r.moe_ep, r.machines
     blank = tuple(math.isnan(getattr(r, name)) for name in SIZES)

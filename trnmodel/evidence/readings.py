@@ -15,16 +15,19 @@ from trnmodel.catalog.names import folded
 from trnmodel.catalog.specs import Chip, Precision, Spec
 from trnmodel.catalog.stacks import Efficiencies, efficiencies
 from trnmodel.catalog.systems import System, system, systems
+from trnmodel.evidence.columns import ENERGY, JOB, MACHINE, RUN, TRAINING, WATTS, told
+from trnmodel.evidence.described import described, stated
 from trnmodel.evidence.meanings import Decision, decide
 from trnmodel.evidence.names import model_of
 from trnmodel.evidence.records import Record
 from trnmodel.evidence.rows import COLUMNS, LONGEST_CELL, UnreadableRowError, number, tokens
 from trnmodel.evidence.software import stack_of_software
 from trnmodel.evidence.words import KINDS, spelt
+from trnmodel.models import shipped
 from trnmodel.models.transformer import model as read_model
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
-from trnmodel.units import GB, GIB, HOUR, KB, KIB, MB, MIB, MINUTE, MS, NS, TFLOP, US
+from trnmodel.units import DAY, GB, GIB, HOUR, KB, KIB, KW, MB, MIB, MINUTE, MS, NS, TFLOP, US
 
 COUNTS = ("n_cores_used", "lnc", "batch", "input_len", "output_len", "seq_len", "tp", "pp", "dp")
 WHOLE = ("n_cores_used", "lnc", "tp", "pp", "dp")
@@ -42,7 +45,9 @@ TOKENS = {
 REQUESTS = {f"req/{per}": rate for per, rate in PER.items()}
 SEQUENCES = {f"{name}/{per}": rate for name in ("inf", "sequences", "samples", "seq") for per, rate in PER.items()}
 SEQUENCES |= REQUESTS
-SHARES = {"fraction": 1.0, "%": 0.01}
+JOULES = {"J": 1.0, "J/token": 1.0, "J/tok": 1.0, "joules": 1.0, "mJ/token": MS, "mJ/tok": MS, "mJ": MS}
+FLOP_RATES = {"TFLOP/s": TFLOP, "TFLOPS": TFLOP, "PFLOP/s": 1e3 * TFLOP}
+SHARES = {"fraction": 1.0, "1": 1.0, "%": 0.01}
 SIZES = {"KB": KB, "MB": MB, "GB": GB, "MiB": MIB, "GiB": GIB, "bytes": 1.0, "B": 1.0}
 RATES = {f"{unit}/s": factor for unit, factor in SIZES.items()}
 # a meaning that ends so, or begins so, is in these units; any other is a time
@@ -55,6 +60,11 @@ UNITS = {
     "train-tokens": TOKENS
     | {f"{unit}/{one}": size for unit, size in TOKENS.items() for one in ("GPU", "chip", "device")},
     "train-sequences": SEQUENCES,
+    "train-run": TIMES | {"days": DAY},
+    "train-flop-rate-chip": FLOP_RATES,
+    "train-executed-flop-rate-chip": FLOP_RATES,
+    "energy-watts": {"W": 1.0, "kW": KW},
+    "energy-per-token": JOULES,
     "mbu": SHARES,
     "mfu": SHARES,
     "-bytes": SIZES,
@@ -69,11 +79,11 @@ UNITS = {
 }
 FORMATS = re.compile(r"bf16|bfloat16|fp16|float16|fp32|float32|fp8|float8|int8|mxfp[48]|w4a8|auto-?cast|not printed")
 MODELLESS = ("kernel-", "collective-", "launched-", "graph-", "chip-")
-TRAINING = "train"
 # a question that the unit of a row turns into another
 SHARED = r"(?:/|\bper[ _]|_per_)"
 BY_TOKENS, BY_BYTES = {"train-sequences": "train-tokens"}, {"kernel-flop-rate": "kernel-byte-rate"}
 BY_USER = {"decode-throughput": "decode-speed", "served-throughput": "loaded-speed"}
+BY_JOULES = {"energy-watts": "energy-per-token"}
 BY_CHIP = {"train-tokens": "train-tokens-chip"}
 BINARY = {"message_kib": KIB, "message_mib": MIB, "message_gib": GIB}
 # arguments of a rule that say how a row is read; the others are arguments of the call that answers
@@ -181,6 +191,26 @@ def stack_of(r: Reading, tune: Tune | None = None) -> Efficiencies:
 def _stack(where: Same[System | Chip], stack: Any) -> Efficiencies:
     """Return the stack of a machine by id or as an object; None is the machine's own."""
     return efficiencies(where.it if isinstance(where.it, Chip) else where.it.chip, of_key(stack))
+
+
+def _stated_model(workload: str, models: Mapping[str, Any] | None, cells: Mapping[str, str]) -> Any:
+    """Return the model of a row: by its shape, its id or its name; none where the row states parameters alone."""
+    if made := described(workload, cells):
+        return made
+    if workload in shipped.catalog() and not (models and workload in models):
+        return workload
+    try:
+        return model_of(workload, models)
+    except UnreadableRowError:
+        if "params_b" in cells:
+            return ""
+        raise
+
+
+def _arguments(own: Mapping[str, float | str], n_chips: float) -> dict[str, float | str]:
+    """Return arguments of a question of training or of watts, which counts the chips that its row does."""
+    counted = {} if math.isnan(n_chips) or not own.keys() & set(WATTS) else {"chips": n_chips}
+    return {name: value for name, value in own.items() if name in (*JOB, *WATTS)} | counted
 
 
 def counts(row: Mapping[str, str]) -> dict[str, float]:
@@ -327,6 +357,8 @@ def _meaning(question: str, row: Mapping[str, str]) -> str:
     unit, words = row["unit"], f"{row['metric']} {row['unit']}"
     if question in BY_TOKENS and "tok" in unit:
         question = BY_TOKENS[question]
+    if question in BY_JOULES and re.match(r"m?J\b|joules", unit, re.I):
+        return BY_JOULES[question]
     if question in BY_BYTES and unit.endswith("B/s"):
         return BY_BYTES[question]
     if re.search(rf"{SHARED}(user|stream)\b", words, re.I):
@@ -343,11 +375,12 @@ def is_rate(meaning: str) -> bool:
 
     Examples
     --------
-    >>> [is_rate(name) for name in ("decode-step", "decode-throughput", "kernel-mfu", "memory:total")]
+    >>> [is_rate(name) for name in ("decode-step", "decode-throughput", "kernel-mfu", "energy-per-token")]
     [False, True, True, False]
     """
     units = _units(meaning)
-    return units is SHARES or any("/" in name or name == "TFLOPS" for name in units)
+    by_time = units is SHARES or any("/" in name or name == "TFLOPS" for name in units)
+    return by_time and not meaning.startswith(ENERGY)
 
 
 def _scale(meaning: str, row: Mapping[str, str], override: str) -> float:
@@ -423,29 +456,37 @@ def _reading(row: Mapping[str, str], d: Decision, models: Mapping[str, Any] | No
     say = {name: d.arguments.get(name, "") for name in READ}
     meaning = _meaning(d.question, row)
     scale = _scale(meaning, row, say["unit"])
-    known = "" if d.question.startswith(MODELLESS) else say["model"] or model_of(row["workload"], models)
+    job, columned = d.question.startswith(TRAINING), d.question.startswith((TRAINING, ENERGY))
+    cells = told(row) if columned else {}
+    own = stated(cells, (*MACHINE[1:], *RUN, *(JOB if job else WATTS)))
+    known = "" if d.question.startswith(MODELLESS) else say["model"]
+    if not known and not d.question.startswith(MODELLESS):
+        known = _stated_model(row["workload"], models, cells) if columned else model_of(row["workload"], models)
     n = counts(row)
     n["input_len"], n["tp"] = _first(n["input_len"], number(say["input"])), _first(number(say["tp"]), n["tp"])
-    where, machines = say["where"] or _where(row["instance"]), _machines(row["instance"])
-    machines = int(_first(d.record.machines, machines))
-    if d.question.startswith(TRAINING):
-        n |= {"dp": _first(n["dp"], _replicas(n, _machine(where, 0, 0), machines)), "tp": _first(n["tp"], 1.0)}
+    n |= {cell: float(own[name]) for name, cell in (("global_batch", "batch"), ("seq", "seq_len")) if name in own}
+    where = cells.get("system") or say["where"] or _where(row["instance"])
+    machines = int(own.get("machines", 0)) or int(_first(d.record.machines, _machines(row["instance"])))
+    if job:
+        within = float(own.get("expert_ranks", 1)) * float(own.get("context_ranks", 1))
+        every = max(1.0, _replicas(n, _machine(where, 0, 0), machines) // within)
+        n |= {"dp": _first(n["dp"], every), "tp": _first(n["tp"], 1.0)}
     rounding, value = _rounding(say["rounding"], row["value"]), number(row["value"])
     coarse = value > 0 and rounding > COARSE * value
-    mapping = _mapping(n, _workers(say["replicas"], n, where))
+    mapping, n_chips = _mapping(n, _workers(say["replicas"], n, where)), number(row["n_chips"])
     sizes = _batches(n, say, mapping[2]) | _lengths(n, say)
     return Reading(
         meaning=meaning,
         model=known,
         where=where,
-        stack=say["stack"] or _software(d.record, where, known),
+        stack=own.get("training_stack", "") if columned else say["stack"] or _software(d.record, where, known),
         mapping=mapping,
-        ep=int(_first(number(say["ep"]), 1)),
+        ep=int(own.get("expert_ranks", _first(number(say["ep"]), 1))),
         precision=_precision(say["precision"], row["precision"]),
         percentile=say["percentile"],
         scale=scale,
         rounding=rounding,
-        asked=asked(d.arguments),
+        asked=tuple(sorted((dict(asked(d.arguments)) | _arguments(own, n_chips)).items())),
         use=d.use,
         weight=0.0 if coarse else d.weight,
         reason=f"rounded to {rounding / value:.0%} of its value" if coarse else d.reason,

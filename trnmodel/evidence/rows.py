@@ -20,14 +20,18 @@ import numpy as np
 
 from trnmodel.arguments import HUGE, TINY, refuse, shown
 from trnmodel.catalog.load import DATA
+from trnmodel.evidence.columns import NAMES, runs, watts
 from trnmodel.units import KIB, MIB, parse_number
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MEASURED, LATER, THIRD, COMPARATORS, COLLECTIVES, PRODUCTS = (
+MEASURED, LATER, THIRD, COMPARATORS, COLLECTIVES, PRODUCTS, RUNS, POWERS = (
     DATA / "evidence" / f"{name}.csv"
-    for name in ("measured", "measured_2", "measured_3", "comparators", "gpu_collectives", "trn3_gemm")
+    for name in (
+        *("measured", "measured_2", "measured_3", "comparators", "gpu_collectives", "trn3_gemm"),
+        *("training", "energy"),
+    )
 )
 WIDE = "wide-experts"
 COLUMNS = (
@@ -138,7 +142,7 @@ def _content(path: Path) -> str:
 def _column(name: str) -> str:
     """Return a column by the name of the format, whatever its case and the blanks around it; any other as it is."""
     known = name.strip().lower()
-    return known if known in COLUMNS else name
+    return known if known in (*COLUMNS, *NAMES) else name
 
 
 def _separator(content: str) -> str:
@@ -192,7 +196,7 @@ def read_table(rows: pd.DataFrame | str | Path) -> pd.DataFrame:
         rows = _from_csv(Path(rows))
     if not isinstance(rows, pd.DataFrame):
         refuse("rows", rows, "allowed is a DataFrame or the path of a CSV file")
-    rows = _products(rows)
+    rows = watts(runs(_products(rows)))
     names = [name for name in rows.columns if isinstance(name, str)]
     missing = [name for name in NEEDED if name not in names]
     if missing:

@@ -189,7 +189,8 @@ class Energy(Judged):
 
     def judge(self) -> Basis:
         """Return the weaker of the step's basis and the basis of the watts."""
-        return weakest({"time": self.step.judge(), "watts": _watts_basis(self.question)})
+        watts = watts_basis(chip_of(self.step.system), self.question.power)
+        return weakest({"time": self.step.judge(), "watts": watts})
 
     def _widths(self, name: str, part: str = "") -> tuple[Any, Any]:
         """Return the half-widths of a figure: watts by the ends of their inputs; joules have those of the time too."""
@@ -299,10 +300,16 @@ def _around(inside: Figures, chip: Chip, power: Power, site: Facility, end: int)
     }
 
 
-def _watts_basis(question: EnergyQuestion) -> Basis:
-    """Return the basis of the watts: measured where the chip has an idle share fitted to its own rows."""
-    chip = chip_of(question.step.system)
-    if question.power is not None:
+def watts_basis(chip: Chip, power: Power | None = None) -> Basis:
+    """Return the basis of a chip's watts: measured where it has an idle share fitted to its own rows.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> watts_basis(tm.chip("h100")).word, watts_basis(tm.chip("trainium2")).word
+    ('measured', 'extrapolated')
+    """
+    if power is not None:
         return Basis("extrapolated", "power: shares and energies are given with the call")
     if "idle_share" not in chip.sources or "idle_share" not in chip.estimates:
         reason = "none is published" if chip.core is not None else "no row has any"

@@ -1,0 +1,124 @@
+"""Columns that a row of training or of energy has beside the raw ones: by their own names, or from words of the row.
+
+What neither a column nor a word states is unknown, and the call that answers has its own default for it. Tables of runs
+and of watts, which have columns of their own, become rows of the one format here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from trnmodel.units import BILLION, TRILLION
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TRAINING, ENERGY = "train", "energy"  # how the meanings of these rows begin
+MACHINE = ("system", "machines", "expert_ranks")  # of either kind of row
+JOB = (  # arguments of a step of training
+    *("micro_batch", "interleave", "recompute", "zero", "sequence_parallel", "trainable_share", "context_ranks"),
+    *("network_gbit_per_s", "tokens"),
+)
+SHAPE = ("layers", "hidden", "heads", "vocabulary")  # of a model: how deep it ran, or a GPT of printed widths
+RUN = ("global_batch", "seq", "training_stack")
+WATTS = ("tokens_per_s", "limit_w", "params_b", "active_b")  # arguments of watts
+NAMES = (*MACHINE, *JOB, *SHAPE, *RUN, *WATTS)
+WORDED = ("workload", "phase", "precision", "metric", "unit", "note")  # cells whose words are read
+AGAIN = r"(?:re-?comput\w*|(?:activation|gradient) check-?pointing|re-?materiali[sz]ation)"
+RECOMPUTES = {
+    "none": rf"\b(?:no|without)[ -](?:activation[ -])?{AGAIN}|recompute=(?:none|off)\b",
+    "selective": rf"\bselective(?:ly)?[ -](?:activation[ -])?{AGAIN}|recompute=selective\b",
+    "full": rf"\bfull[ -](?:activation[ -])?{AGAIN}|recompute=full\b",
+}
+PATTERNS: Mapping[str, str] = {
+    "micro_batch": r"\bmicro[ _-]?batch(?:[ _-]?size)?[ =:]*(\d+)",
+    "zero": r"\bZeRO[ _-]?(?:stage[ _-]?)?([0-3])\b",
+    "interleave": r"\binterleav\w*(?: stages)?[ =:]+(\d+)\b|\b(\d+) virtual (?:pipeline )?stages",
+    "context_ranks": r"\bCP[ =]?(\d+)\b",
+    "expert_ranks": r"\bEP[ =]?(\d+)\b",
+    "network_gbit_per_s": r"(\d+) ?Gbit/s (?:network|EFA|Ethernet|InfiniBand|per (?:node|machine|instance))",
+    "tokens": r"\bof (\d+(?:\.\d+)?[BT]) tokens",
+}
+SEQUENCE_PARALLEL = re.compile(r"(\b(?:no|without) )?\bsequence[ -]?parallel(?:ism)?(=0| off)?\b", re.IGNORECASE)
+POWERS = {"B": BILLION, "T": TRILLION}
+
+
+def told(row: Mapping[str, str]) -> dict[str, str]:
+    """Return what a row says of these columns: in a column of the name, else in its words.
+
+    Examples
+    --------
+    >>> row = {"note": "microbatch=16, ZeRO-1, full recompute", "recompute": "none", "unit": "days of 300B tokens"}
+    >>> told(row)
+    {'micro_batch': '16', 'zero': '1', 'tokens': '300000000000', 'recompute': 'none'}
+    """
+    words = "; ".join(row.get(name, "") for name in WORDED)
+    return dict(_from_words(words)) | {name: row[name] for name in NAMES if row.get(name)}
+
+
+@lru_cache(maxsize=2**12)
+def _from_words(words: str) -> tuple[tuple[str, str], ...]:
+    """Return what words say of the columns, as pairs."""
+    hits = {name: re.search(pattern, words, re.IGNORECASE) for name, pattern in PATTERNS.items()}
+    found = {name: next(n for n in hit.groups() if n) for name, hit in hits.items() if hit}
+    if "tokens" in found:
+        found["tokens"] = f"{float(found['tokens'][:-1]) * POWERS[found['tokens'][-1].upper()]:.15g}"
+    again = [word for word, pattern in RECOMPUTES.items() if re.search(pattern, words, re.IGNORECASE)]
+    found |= {"recompute": again[-1]} if again else {}
+    if hit := SEQUENCE_PARALLEL.search(words):
+        found["sequence_parallel"] = "0" if hit[1] or hit[2] else "1"
+    return tuple(found.items())
+
+
+def runs(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of training runs as rows of the one format; any other table as it is.
+
+    Such a table has `system`, `model`, `global_batch`, `seq`, `metric`, `value` and `unit`, and no workload, as
+    `data/evidence/training.csv` has.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> run = {"system": "hgx-a100", "count": 8, "model": "gpt3-175b", "global_batch": 64, "seq": 2048}
+    >>> runs(pd.DataFrame([run | {"metric": "iteration_time", "value": 13.75, "unit": "s"}])).workload[0]
+    'gpt3-175b'
+    """
+    if not {"system", "model", "global_batch", "seq", "metric", "value"} <= set(table.columns) or "workload" in table:
+        return table
+    named = {"workload": "model", "machines": "count", "expert_ranks": "ep", "context_ranks": "cp"}
+    named |= {"network_gbit_per_s": "scaleout_gbit_per_s", "batch": "global_batch", "seq_len": "seq"}
+    found = _renamed(table, named).assign(kind="training", instance=table["system"])
+    if {"source", "locator"} <= set(table.columns):  # of a locator the file, not the place in it
+        found["source"] = table["source"] + " " + table["locator"].str.split("[;,]").str[0]
+    return found
+
+
+def watts(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of measured watts as rows of the one format; any other table as it is.
+
+    Such a table has `chip`, `model`, `n_gpus`, `power_w` and no workload and no value: the columns of
+    `data/evidence/energy.csv`. An `alias` is the catalog's id of the model.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> run = {"chip": "h100", "model": "google/gemma-2-27b-it", "n_gpus": 4, "power_w": 617.84, "alias": "gemma-2-27b"}
+    >>> watts(pd.DataFrame([run]))[["workload", "value", "unit"]].values.tolist()
+    [['gemma-2-27b', 617.84, 'W']]
+    """
+    if not {"chip", "model", "n_gpus", "power_w"} <= set(table.columns) or {"workload", "value"} & set(table.columns):
+        return table
+    named = {"instance": "hardware", "n_chips": "n_gpus", "expert_ranks": "ep", "value": "power_w"}
+    named |= {"input_len": "input_tokens", "output_len": "output_tokens", "note": "remark", "system": "chip"}
+    alias = table["alias"] if "alias" in table.columns else table["model"]
+    workload = table["model"].where((alias == "") | alias.isna(), alias)
+    return _renamed(table, named).assign(kind="energy", phase="decode", metric="power", unit="W", workload=workload)
+
+
+def _renamed(table: pd.DataFrame, named: Mapping[str, str]) -> pd.DataFrame:
+    """Return a table with some of its columns under other names too."""
+    known = {name: table[column] for name, column in named.items() if column in table.columns}
+    return table.assign(**known)

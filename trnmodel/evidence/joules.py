@@ -1,0 +1,129 @@
+"""Questions of watts: what the chips of a measured run draw at the printed rate, else at the rate of the model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from trnmodel.catalog import facilities
+from trnmodel.catalog.facilities import Power
+from trnmodel.catalog.specs import Chip
+from trnmodel.catalog.systems import ANY_MEMORY, System
+from trnmodel.evidence.readings import Reading, Tune, machine
+from trnmodel.evidence.rows import UnreadableRowError
+from trnmodel.power.energy import HIGH, LOW, MIDDLE, Amounts, chip_watts, watts_basis
+from trnmodel.result import Basis, weakest
+from trnmodel.steps.answers import Step
+from trnmodel.steps.inference import decode_step
+from trnmodel.units import BILLION
+
+
+@lru_cache(maxsize=512)
+def _roomy(chip: Chip, limit_w: float) -> Chip:
+    """Return a chip with room for all, and the limit that a row prints: some rows queued more sequences than fit."""
+    return replace(chip, hbm_bytes=ANY_MEMORY, tdp_w=limit_w or chip.tdp_w)
+
+
+def board(r: Reading) -> Chip:
+    """Return the chip of a run with room for all its sequences, at the limit of watts that its row prints."""
+    where = machine(r)
+    chip = where.chip if isinstance(where, System) else where
+    return _roomy(chip, float(dict(r.asked).get("limit_w", 0)))
+
+
+def decoding(r: Reading, stack: str | None) -> Step:
+    """Return the decode step of a run: lengths that are not printed count nothing, sequences are half way on average.
+
+    Prefill is left out: its tokens are not printed. A100 boards of 40 GB stand for those of 80 GB.
+    """
+    known = [0.0 if math.isnan(length) else length for length in (r.input_tokens, r.output_tokens)]
+    context = max(known[0] + known[1] / 2, 1.0)
+    step = decode_step(
+        r.model, board(r), r.degrees, batch=r.batch, context=context, precision=r.precision, efficiencies=stack
+    )
+    return step.require_valid()
+
+
+@lru_cache(maxsize=2048)
+def own_s(r: Reading) -> float:
+    """Time of a run's decode step by the chip's own software; NaN for a model of which parameters alone are known."""
+    return float(decoding(r, None).time_s) if r.model else math.nan
+
+
+def step_s(r: Reading) -> float:
+    """Time between the tokens of a sequence: at the rate that the row prints, else the model's own."""
+    rate = dict(r.asked).get("tokens_per_s")
+    if rate is None and not r.model:
+        raise UnreadableRowError("no tokens/s, and no configuration of the model to tell them")
+    return own_s(r) if rate is None else r.batch / float(rate)
+
+
+@lru_cache(maxsize=2048)
+def amounts(r: Reading) -> Amounts:
+    """Return what a chip of a run does in a step: the work of the model's step, or of its printed parameters alone."""
+    time_s, nothing = np.asarray(step_s(r)), np.zeros(())
+    apart = (nothing, nothing, nothing)
+    if r.model:
+        ideal = decoding(r, "ideal")
+        return Amounts(time_s, ideal.work_flop_per_rank, ideal.moved_bytes_per_rank, *apart)
+    given = dict(r.asked)
+    stored = float(given["params_b"])
+    flop = 2 * float(given.get("active_b", stored)) * BILLION * r.batch / chips(r)
+    moved = stored * BILLION * r.precision.storage_bytes("weights") / chips(r)
+    return Amounts(time_s, np.asarray(flop), np.asarray(moved), *apart)
+
+
+def chips(r: Reading) -> float:
+    """Chips whose watts a row adds up: those that it counts, else those of its degrees."""
+    return float(dict(r.asked).get("chips", r.degrees.replica_ranks * r.mapping[2]))
+
+
+def power(r: Reading, tune: Tune | None = None) -> Power:
+    """Return the shares by which a run's watts follow from its work, changed where one asks for it."""
+    found = facilities.power(board(r))
+    changed = tune(found) if tune else found
+    assert isinstance(changed, Power)
+    return changed
+
+
+def _watts(r: Reading, end: int, tune: Tune | None = None) -> float:
+    """Watts of all chips of a run with every input at one end of its range, or in the middle."""
+    figures = chip_watts(amounts(r), board(r), r.precision.compute, power(r, tune), end)
+    return float(figures["chip_w"]) * chips(r)
+
+
+def watts(r: Reading, tune: Tune | None = None) -> float:
+    """Watts of all chips of a run."""
+    return _watts(r, MIDDLE, tune)
+
+
+def joules_per_token(r: Reading, tune: Tune | None = None) -> float:
+    """Joules of all chips of a run for each token that it generates."""
+    return watts(r, tune) * step_s(r) / r.batch
+
+
+def basis(r: Reading) -> Basis:
+    """Return what a run's watts rest on with their half-widths, as `tm.energy` has them.
+
+    Joules have the width of the step's time too where no rate is printed.
+    """
+    found, middle = watts_basis(board(r)), watts(r)
+    sides = [abs(math.log(_watts(r, end) / middle)) for end in (LOW, HIGH)]
+    if "tokens_per_s" in dict(r.asked):
+        return found._replace(width=max(sides), tails=(sides[0], sides[1]))
+    own = decoding(r, None)
+    found = weakest({"time": own.judge(), "watts": found})
+    if r.meaning == "energy-per-token":
+        sides = [math.hypot(one, float(slow)) for one, slow in zip(sides, own.widths("time_s"), strict=True)]
+    return Basis(str(found.word), str(found.reason), max(sides), (sides[0], sides[1]))
+
+
+WATTS: Mapping[str, Callable[[Reading, Tune | None], Any]] = {
+    "energy-watts": watts,
+    "energy-per-token": joules_per_token,
+}
