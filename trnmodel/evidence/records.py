@@ -19,13 +19,13 @@ from typing import Any, get_type_hints
 import msgspec
 
 from trnmodel.catalog.load import DATA, DataError, read_csv
+from trnmodel.evidence.names import bare_name, plain
 from trnmodel.evidence.rows import number, tokens
-from trnmodel.evidence.words import plain, spelt
+from trnmodel.evidence.words import spelt
 
 CELLS = ("kind", "phase", "metric", "unit", "workload", "instance", "date", "precision", "note")
 SHAPES = ("batch", "input_len", "output_len", "seq_len", "tp", "pp", "dp", "n_cores_used", "lnc")
 DECIDING = (*(name for name in CELLS if name != "date"), "date_or_sdk", *SHAPES)
-PUBLISHER = re.compile(r"^(?:[\w.-]+/|(?:meta-llama|qwen|mistralai|deepseek-ai|nousresearch|google)_)", re.IGNORECASE)
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -222,11 +222,6 @@ def document(source: str) -> str:
     'aws-neuron-sdk libraries/a.rst'
     """
     return re.sub(r"\s*@\w+.*$", "", source).strip()
-
-
-def bare_name(workload: str) -> str:
-    """Return a workload's name without the publisher in front."""
-    return PUBLISHER.sub("", plain(workload).strip())
 
 
 def words(row: Mapping[str, str]) -> dict[str, str]:

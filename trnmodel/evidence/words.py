@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Mapping
 from functools import cache
 
 import msgspec
 
 from trnmodel.catalog.load import DATA, read_csv
+from trnmodel.evidence.names import plain
 from trnmodel.units import GIB, KIB, MIB
 
-DASHES = re.compile(r"[\u00ad\u2010-\u2015\u2212\ufe58\ufe63\uff0d]")
 SIZE = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?([KMG]?)(?:i?B|ytes)\b", re.IGNORECASE)
 SIZES = {"": 1, "K": KIB, "M": MIB, "G": GIB}  # a tool that writes KB counts in powers of two
 RANKS = re.compile(
@@ -65,19 +64,6 @@ def _spellings() -> tuple[tuple[Spelling, re.Pattern, re.Pattern, re.Pattern], .
     return tuple(
         (one, re.compile(one.kind, re.I), re.compile(one.phase, re.I), re.compile(one.pattern, re.I)) for one in rows
     )
-
-
-def plain(cell: str) -> str:
-    """Return a text with one hyphen, one kind of blank and no width: as keyboards write it.
-
-    Examples
-    --------
-    >>> plain("Llama" + chr(0x2011) + "3.1" + chr(0xA0) + "8B"), plain("5" + chr(0xA0) + chr(0xB5) + "s")
-    ('Llama-3.1 8B', '5 us')
-    """
-    if cell.isascii():
-        return cell
-    return DASHES.sub("-", unicodedata.normalize("NFKC", cell)).replace("\u03bc", "u").strip()
 
 
 def reachable() -> list[dict[str, str]]:
