@@ -14,6 +14,7 @@ from trnmodel.evidence.names import model_of
 from trnmodel.evidence.records import Record, document, is_known, words
 from trnmodel.evidence.records import read as read_record
 from trnmodel.evidence.rows import WIDE, UnreadableRowError, number
+from trnmodel.evidence.words import contradiction, filled
 from trnmodel.models.transformer import model as read_model
 from trnmodel.units import KIB
 
@@ -143,6 +144,7 @@ def decide(row: Mapping[str, str], statements: bool = True) -> Decision:
     >>> decide(row).question, decide(row | {"note": "concurrency=4"}).question
     ('decode-step', 'loaded-step')
     """
+    row = filled(row)
     record, used = read_record(row, statements)
     try:
         question, say, use, unknown = _asked(row, record)
@@ -163,7 +165,7 @@ def decisions(rows: Sequence[Mapping[str, str]], statements: bool = True) -> lis
     [1.0, 0.0]
     """
     found = [decide(row, statements) for row in rows]
-    runs = [_run(row, one) for row, one in zip(rows, found, strict=True)]
+    runs = [_run(filled(row), one) for row, one in zip(rows, found, strict=True)]
     middles = {
         (run, one.question)
         for run, one in zip(runs, found, strict=True)
@@ -201,6 +203,8 @@ def _asked(row: Mapping[str, str], record: Record) -> Asked:
     row = {**row, "kind": kind, "phase": cells["phase"]}
     if record.measure == "part":
         raise UnreadableRowError(f"{MEANING}: {shown(row.get('metric', ''))} is a part, a share or a price")
+    if odd := contradiction(row):
+        raise UnreadableRowError(odd)
     if kind in FAMILIES:
         return FAMILIES[kind](row, record)
     raise UnreadableRowError(

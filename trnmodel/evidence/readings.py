@@ -20,7 +20,7 @@ from trnmodel.evidence.names import model_of
 from trnmodel.evidence.records import Record
 from trnmodel.evidence.rows import COLUMNS, LONGEST_CELL, UnreadableRowError, number, tokens
 from trnmodel.evidence.software import stack_of_software
-from trnmodel.evidence.words import KINDS, spelt
+from trnmodel.evidence.words import KINDS, filled, spelt
 from trnmodel.models.transformer import model as read_model
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
@@ -386,6 +386,7 @@ def reading(
     for name in COLUMNS:
         if len(row.get(name, "")) > LONGEST_CELL:
             raise UnreadableRowError(f"{name}: a cell of {len(row[name])} characters; allowed are {LONGEST_CELL}")
+    row = filled(row)
     d = decided or decide(row)
     if d.refused:
         raise UnreadableRowError(d.reason or f"metric {shown(row['metric'])} has no counterpart in the model")

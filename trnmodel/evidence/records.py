@@ -21,7 +21,7 @@ import msgspec
 from trnmodel.catalog.load import DATA, DataError, read_csv
 from trnmodel.evidence.names import bare_name, plain
 from trnmodel.evidence.rows import number, tokens
-from trnmodel.evidence.words import spelt
+from trnmodel.evidence.words import filled, spelt
 
 CELLS = ("kind", "phase", "metric", "unit", "workload", "instance", "date", "precision", "note")
 SHAPES = ("batch", "input_len", "output_len", "seq_len", "tp", "pp", "dp", "n_cores_used", "lnc")
@@ -306,6 +306,7 @@ def read(row: Mapping[str, str], statements: bool = True) -> tuple[Record, tuple
     >>> read(row)[0].known()
     {'measure': 'token_interval', 'statistic': 'mean', 'served': 'yes', 'scheduling': 'closed', 'clients': '4'}
     """
+    row = filled(row)
     found, used = _read(tuple(row.get(name, "") for name in DECIDING))
     say = found | (stated(row, found) if statements else {})
     say |= {name: text for name in TYPES if name not in SHAPES and (text := row.get(name, ""))}

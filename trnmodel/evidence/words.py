@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Container, Mapping
+from functools import cache, lru_cache
 
 import msgspec
 
 from trnmodel.catalog.load import DATA, read_csv
+from trnmodel.evidence.kinds import kind_of
 from trnmodel.evidence.names import plain
 from trnmodel.units import GIB, KIB, MIB
 
@@ -45,6 +46,18 @@ HEADS = {
     "batch": r"\b(?:B|bs|batch(?:[ _]?size)?)[ =:]*(\d+)",
 }  # of an attention kernel, in any order
 
+STATISTIC = re.compile(r"(p\d\d|mean|median|average|avg\.?|min|max|best)?\s*([(\[][^()]*[)\]])?", re.IGNORECASE)
+SHAPES = {
+    "tp": re.compile(r"(?<![\w-])TP ?[=:]? ?(\d+)\b", re.IGNORECASE),
+    "pp": re.compile(r"(?<![\w-])PP ?[=:]? ?(\d+)\b", re.IGNORECASE),
+    "dp": re.compile(r"(?<![\w-])DP ?[=:]? ?(\d+)\b", re.IGNORECASE),
+    "lnc": re.compile(r"(?<![\w-])LNC ?[=:]? ?(\d+)\b", re.IGNORECASE),
+    "batch": re.compile(r"(?<![\w-])(?:bs|batch(?:[ _]size)?) ?[=:] ?(\d+)\b", re.IGNORECASE),
+    "input_len": re.compile(r"(?<![\w-])ISL ?[=:]? ?(\d+)\b", re.IGNORECASE),
+    "output_len": re.compile(r"(?<![\w-])OSL ?[=:]? ?(\d+)\b", re.IGNORECASE),
+}  # that a note states
+UNFILLED = re.compile(r"^(other-chip|wide-experts|gpu-)")  # tables whose notes speak of several groups of workers
+
 
 class Spelling(msgspec.Struct, frozen=True):
     """Another word for what the rules know: in which cell, of rows of which kind and phase, and what it becomes."""
@@ -66,18 +79,6 @@ def _spellings() -> tuple[tuple[Spelling, re.Pattern, re.Pattern, re.Pattern], .
     )
 
 
-def reachable() -> list[dict[str, str]]:
-    """Rows of the words that spellings lead to, for rules that no published row has needed yet."""
-    kinds = ("inference-LLM", "inference-LLM-serving", "inference-encoder", "kernel", "collective", "training")
-    return [
-        {"kind": kind, "phase": phase, one.cell: one.becomes}
-        for one, pattern, _, _ in _spellings()
-        for kind in kinds
-        for phase in ("", "prefill", "decode")
-        if pattern.search(kind) and one.cell not in ("kind", "phase")
-    ]
-
-
 def spelt(row: Mapping[str, str]) -> dict[str, str]:
     """Return a row in the words of the rules: kind, phase, metric, unit and workload as others write them.
 
@@ -89,15 +90,58 @@ def spelt(row: Mapping[str, str]) -> dict[str, str]:
     """
     found = {name: plain(cell) for name, cell in row.items()}
     found["metric"], told = found["metric"].replace("_", " "), FORMAT.search(found["workload"])
-    for one, kind, phase, pattern in _spellings():
-        if kind.search(found["kind"]) and phase.search(found["phase"]):
-            found[one.cell] = pattern.sub(one.becomes, found[one.cell].strip(), count=1)
+    if STATISTIC.fullmatch(found["metric"]):
+        found["metric"] = f"{found['phase']} {found['metric']}"
+    found |= _spelt(found, ("kind",))
+    found["kind"] = kind_of(found)
+    found |= _spelt(found, ("phase", "metric", "workload", "unit"))
     if found["kind"] == "collective":
         found["workload"] = _collective(found["workload"], found.get("note", ""), _ranks(found))
     if found["kind"] == "kernel":
         found["precision"] = found["precision"] or (told[1] if told else "")
         found["workload"] = _attention(found["workload"])
     return found
+
+
+def _spelt(row: Mapping[str, str], cells: Container[str]) -> dict[str, str]:
+    """Return the cells of a row by the shipped spellings of some of them."""
+    found = dict(row)
+    for one, kind, phase, pattern in _spellings():
+        if one.cell in cells and kind.search(found["kind"]) and phase.search(found["phase"]):
+            found[one.cell] = pattern.sub(one.becomes, found[one.cell].strip(), count=1)
+    return found
+
+
+@lru_cache(maxsize=2**12)
+def _shapes(note: str) -> dict[str, tuple[str, ...]]:
+    """Return the different numbers that a note gives to each cell of the shapes."""
+    found = {name: pattern.findall(plain(note)) for name, pattern in SHAPES.items()}
+    return {name: tuple(dict.fromkeys(numbers)) for name, numbers in found.items() if numbers}
+
+
+def filled(row: Mapping[str, str]) -> dict[str, str]:
+    """Return a row whose blank cells of shapes hold what its note states: "TP=8, bs=4, ISL 1024".
+
+    Examples
+    --------
+    >>> filled({"note": "TP=8, bs=4", "batch": "2", "tp": ""})
+    {'note': 'TP=8, bs=4', 'batch': '2', 'tp': '8'}
+    """
+    said = {} if UNFILLED.search(row.get("kind", "")) else _shapes(row.get("note", ""))
+    return {**row, **{name: found[0] for name, found in said.items() if len(found) == 1 and not row.get(name)}}
+
+
+def contradiction(row: Mapping[str, str]) -> str:
+    """Return why the note of a row does not say what a blank cell holds: two numbers; nothing where there is none.
+
+    Examples
+    --------
+    >>> contradiction({"note": "TP=8 and TP=16", "tp": ""}), contradiction({"note": "TP=8 and TP=16", "tp": "16"})
+    ('note: tp is 8 and 16', '')
+    """
+    said = {} if UNFILLED.search(row.get("kind", "")) else _shapes(row.get("note", ""))
+    odd = [f"{name} is {' and '.join(found)}" for name, found in said.items() if len(found) > 1 and not row.get(name)]
+    return f"note: {odd[0]}" if odd else ""
 
 
 def _ranks(row: Mapping[str, str]) -> str:
