@@ -358,7 +358,7 @@ def _arguments(row: Mapping[str, str], record: Record, how: str) -> dict[str, st
 
 def _read_as(record: Record) -> dict[str, str]:
     """Return what says how the number itself is read: its rounding, its unit, its percentile, its format."""
-    say = {"where": record.system, "precision": record.format, "rounding": record.rounding}
+    say = {"where": record.system or record.core_of, "precision": record.format, "rounding": record.rounding}
     say["unit"] = "MB=MiB" if record.megabyte == "binary" else ""
     say["percentile"] = record.statistic[1:] if record.statistic in ("p99", "p90", "p25") else ""
     say["hbm_bytes_per_s"] = _whole(record.hbm_bytes_per_s)
@@ -446,7 +446,7 @@ def _shape(record: Record) -> dict[str, str]:
     if record.op == "attention":
         sizes = ("heads", "kv_heads", "head_size", "sequences", "queries", "causal")
         found = {name: _whole(getattr(record, name)) for name in sizes}
-        return {"kernel": "attention", **found, "keys": found["queries"]}
+        return {"kernel": "attention", **found, "keys": _whole(record.keys) or found["queries"]}
     if record.op == "vectors":
         by_row = record.axis == "row"
         rows = record.elements / record.chunk / (1 if by_row else PARTITIONS)
@@ -499,6 +499,8 @@ def _collective(row: Mapping[str, str], record: Record) -> Asked:
     if record.measure not in COLLECTIVES:
         raise _refused(row)
     size = ("message_bytes", "message_kib", "message_mib", "message_gib", "rows", "columns", "ranks", "count")
+    if not any(is_known(getattr(record, name)) for name in size if name.startswith(("message", "rows"))):
+        raise UnreadableRowError(f"{MEANING}: size: the bytes of the message are not stated")
     say = {name: _whole(getattr(record, name)) for name in size} | {"kind": record.call} | _read_as(record)
     say["series"] = record.series or (row.get("instance", "")[:4] if record.graph == "yes" else "")
     question = COLLECTIVES[record.measure]

@@ -296,6 +296,7 @@ def _where(instance: str) -> str:
     if found := re.search(r"\b([ABH][1-3]00|GB[23]00|MI3\d\dX)\b", instance, re.I):
         return found[1].lower()
     plain = re.sub(r"^(\d+ ?x |aws |amazon )+", "", instance.lower())  # one of several alike
+    plain = re.sub(r"(?<=\dx)l\b", "large", plain)
     named = re.search(r"\b(trn|inf)\d\w*\.\w+", plain)
     return _instance(named[0] if named else re.sub(r"^trn2 ultraserver", "trn2-ultraserver", plain).split(" ")[0])
 
@@ -432,7 +433,7 @@ def _reading(row: Mapping[str, str], d: Decision, models: Mapping[str, Any] | No
         meaning=meaning,
         model=known,
         where=where,
-        stack=say["stack"] or _software(d.record, where, known),
+        stack=say["stack"] or ("" if d.question.startswith(TRAINING) else _software(d.record, where, known)),
         mapping=mapping,
         ep=int(_first(number(say["ep"]), 1)),
         precision=_precision(say["precision"], row["precision"]),

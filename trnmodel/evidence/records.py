@@ -23,9 +23,9 @@ from trnmodel.evidence.names import bare_name, plain
 from trnmodel.evidence.rows import number, tokens
 from trnmodel.evidence.words import filled, spelt
 
-CELLS = ("kind", "phase", "metric", "unit", "workload", "instance", "date", "precision", "note")
+CELLS = ("kind", "phase", "metric", "unit", "rate", "workload", "instance", "date", "precision", "note")
 SHAPES = ("batch", "input_len", "output_len", "seq_len", "tp", "pp", "dp", "n_cores_used", "lnc")
-DECIDING = (*(name for name in CELLS if name != "date"), "date_or_sdk", *SHAPES)
+DECIDING = (*(name for name in CELLS if name not in ("date", "rate")), "date_or_sdk", *SHAPES)
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +97,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     adapters: str = ""
     recompute: str = ""
     # kernels
+    core_of: str = ""  # the chip that has the cores
     op: str = ""
     function: str = ""
     dtype: str = ""
@@ -111,6 +112,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     head_size: float = nan
     sequences: float = nan
     queries: float = nan
+    keys: float = nan
     causal: float = nan
     rows: float = nan
     columns: float = nan
@@ -227,7 +229,7 @@ def document(source: str) -> str:
 def words(row: Mapping[str, str]) -> dict[str, str]:
     """Return the cells of a row as patterns see them: as they stand and, below, as `spelt` has them.
 
-    Kind and phase are the words of `spelt` alone; a workload is without its publisher.
+    Kind and phase are the words of `spelt` alone; a workload is without its publisher; `rate` is the metric in its unit.
 
     Examples
     --------
@@ -240,13 +242,14 @@ def words(row: Mapping[str, str]) -> dict[str, str]:
     other = spelt(cells)
     found = {name: text if text == other[name] else f"{text}\n{other[name]}" for name, text in cells.items()}
     phase = re.sub(r"^(decode|prefill|e2e)\b.*", r"\1", other["phase"], flags=re.IGNORECASE)
-    return found | {"kind": other["kind"], "phase": phase, "date": found["date_or_sdk"]}
+    rate = f"{other['metric']} in {other['unit']}"
+    return found | {"kind": other["kind"], "phase": phase, "date": found["date_or_sdk"], "rate": rate}
 
 
 def _value(name: str, text: str) -> Any:
     """Return a column's value: a number where it is one of numbers, NaN for a text that is none."""
     if TYPES[name] is str:
-        return text.strip()
+        return text.strip().lower() if name == "statistic" else text.strip()
     return tokens(text) if name == "chunk" else number(text)
 
 

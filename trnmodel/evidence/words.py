@@ -30,9 +30,10 @@ KINDS = {
     "alltoall": "all_to_all",
     "alltoallv": "all_to_all",
     "permute": "p2p",
+    "sendrecv": "p2p",
 }  # names that nccom-test prints
 KIND = re.compile(
-    r"\b(all[ _-]?reduce|all[ _-]?gather|reduce[ _-]?scatter|all[ _-]?to[ _-]?all|allr|allg|redsct)\b", re.IGNORECASE
+    r"\b(all[ _-]?reduce|all[ _-]?gather|reduce[ _-]?scatter|all[ _-]?to[ _-]?all|broadcast|send[ _/-]?recv|allr|allg|redsct)\b", re.IGNORECASE
 )
 FORMAT = re.compile(r"\b(mxfp8|mxfp4|fp8|fp16|fp32|bf16)\b", re.IGNORECASE)
 NO_PREFILL = re.compile(r"decode|SDPA prefill \d|cte|layer", re.IGNORECASE)
@@ -42,8 +43,10 @@ HEADS = {
     "heads": r"(?:heads|\bH|\bQH)[ =:]*(\d+)|(\d+) ?(?:q(?:uery)? ?)?heads",
     "kv": r"kv[ _]?heads?[ =:]*(\d+)|(\d+) ?kv ?heads|\bKVH?[ =:]*(\d+)",
     "size": r"\bd(?:_?head|h)?[ =:]*(\d+)|head(?: ?dim|_?size|_dim)[ =:]*(\d+)",
-    "length": r"\b(?:S|seq(?:uence|len)?(?:[ _]?len(?:gth)?)?|tokens|L|N)[ =:]*(\d+)",
-    "batch": r"\b(?:B|bs|batch(?:[ _]?size)?)[ =:]*(\d+)",
+    "length": r"\b(?:S|seq(?:uence|len)?(?:[ _]?len(?:gth)?)?|tokens|L|N)[ =:]*(\d+)|(\d+) quer(?:y|ies)",
+    "batch": r"\b(?:B|bs|batch(?:[ _]?size)?)[ =:]*(\d+)|(\d+) sequences?",
+    "queries": r"(\d+) quer(?:y|ies)",
+    "keys": r"(\d+) (?:cached|context) tokens|\bkeys[ =:]*(\d+)|(\d+) keys",
 }  # of an attention kernel, in any order
 
 STATISTIC = re.compile(r"(p\d\d|mean|median|average|avg\.?|min|max|best)?\s*([(\[][^()]*[)\]])?", re.IGNORECASE)
@@ -163,7 +166,7 @@ def _collective(workload: str, note: str, ranks: str = "") -> str:
     shape, found = MATRIX.search(workload), ""
     if not kind or not (size or shape):
         return workload
-    words = re.sub(r"[ _-]", "", kind[1].lower())
+    words = re.sub(r"[ _/-]", "", kind[1].lower())
     name = KINDS.get(words, words)
     among = next((n for n in told.groups() if n), "") if told else ranks
     if size:
@@ -181,12 +184,17 @@ def _attention(workload: str) -> str:
     --------
     >>> _attention("flash attention fwd, B=2 S=4096 16 heads d128")
     'SDPA prefill 16/16 heads d128 B2 S4096'
+    >>> _attention("attention, 32 q heads, 8 kv heads, head_dim 128, 4 sequences, 1 query each, 8192 cached tokens")
+    'attention decode 32/8 heads d128 B4 Q1 S8192'
     """
-    if not re.search(r"attention|sdpa", workload, re.I) or NO_PREFILL.search(workload):
+    if not re.search(r"attention|sdpa", workload, re.I):
         return workload
     hits = {name: re.search(pattern, workload, re.I) for name, pattern in HEADS.items()}
     found = {name: next(n for n in hit.groups() if n) for name, hit in hits.items() if hit}
-    if not {"heads", "length"} <= found.keys():
+    heads, size, batch = found.get("heads", ""), found.get("size", "128"), found.get("batch", "1")
+    who = f"{heads}/{found.get('kv', heads)} heads d{size} B{batch}"
+    if {"heads", "queries", "keys"} <= found.keys():
+        return f"attention decode {who} Q{found['queries']} S{found['keys']}"
+    if NO_PREFILL.search(workload) or not {"heads", "length"} <= found.keys():
         return workload
-    heads, size, batch = found["heads"], found.get("size", "128"), found.get("batch", "1")
-    return f"SDPA prefill {heads}/{found.get('kv', heads)} heads d{size} B{batch} S{found['length']}"
+    return f"SDPA prefill {who} S{found['length']}"
