@@ -101,7 +101,7 @@ FP32_BYTES = 4
 SIDES = ("m", "k", "n")
 OPERATORS = {"Q_K_V": "q|kv", "Wo_proj": "o", "W1_proj": "up", "W2_proj": "down"}
 UNKNOWN_INPUT = 300  # tokens of a chat or a question, where output alone is printed: an assumption (D)
-MEANING, MACHINE = "meaning", "machine"
+MEANING, MODEL, MACHINE = "meaning", "model", "machine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +203,8 @@ def _asked(row: Mapping[str, str], record: Record) -> Asked:
     row = {**row, "kind": kind, "phase": cells["phase"]}
     if record.measure == "part":
         raise UnreadableRowError(f"{MEANING}: {shown(row.get('metric', ''))} is a part, a share or a price")
+    if record.measure == "other_model":
+        raise UnreadableRowError(f"{MODEL}: {shown(row.get('workload', ''))} is not a language model")
     if odd := contradiction(row):
         raise UnreadableRowError(odd)
     if kind in FAMILIES:
@@ -564,8 +566,7 @@ def _of_other(row: Mapping[str, str], record: Record) -> str:
         return (
             "decode-step"
             if record.interval_of == "gap"
-            or (row.get("phase") == ""
-            and record.engine == "")
+            or (row.get("phase") == "" and record.engine == "")
             or ("step" in row.get("metric", "") or "per_token" in row.get("metric", ""))
             else "loaded-step"
         )
