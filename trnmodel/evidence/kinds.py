@@ -29,7 +29,8 @@ OF_TRAINING = re.compile(
 )
 OF_SERVING = re.compile(
     r"\b(serv(e|er|ed|ing)|online|endpoint|load[ _-]?test)\b|concurren(cy|t)|\bconc\b|\b\d+ (clients|users)\b"
-    r"|max[ _-]num[ _-]seqs|\barriv|\bpoisson\b|\bconstant@|request[ _-]rate|\d ?(req(uest)?s?|r) ?/ ?(s|min|h)|at once",
+    r"|max[ _-]num[ _-]seqs|\barriv|\bpoisson\b|\bconstant@|request[ _-]rate|at once"
+    r"|\d ?(req(uest)?s?|r) ?/ ?(s|min|h)",
     re.IGNORECASE,
 )
 OF_TOKENS = re.compile(r"\btok(en)?s?\b|\bTTFT\b|\bTPOT\b|\bITL\b|\bTBT\b", re.IGNORECASE)

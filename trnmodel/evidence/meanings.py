@@ -1,4 +1,4 @@
-"""What a typed record asks: its measure, its load and its shape -> the question of a measured number, or why it has none.
+"""What a typed record asks: its measure, load and shape -> the question of a measured number, or why it has none.
 
 A reason for none says which of three is missing: the meaning, the model or the machine.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from trnmodel.arguments import shown
 from trnmodel.evidence.names import model_of
@@ -114,7 +114,7 @@ class Decision:
     weight: float
     reason: str
     rules: tuple[str, ...]
-    record: Record = Record()
+    record: Record = field(default_factory=Record)
     unknown: tuple[str, ...] = ()
 
     @property
@@ -237,10 +237,8 @@ def load(record: Record, replicas: float) -> str:
     return "loaded" if served else "static"
 
 
-def _language(row: Mapping[str, str], record: Record) -> Asked:
-    """Return what a row of a language model asks."""
-    if not record.measure:
-        raise _refused(row)
+def _refuse_language(record: Record) -> None:
+    """Refuse what has no question of a language model, whatever its load."""
     if record.kernels == "eager":
         raise UnreadableRowError(f"{MEANING}: the host calls operators one by one, which has no stack here")
     if record.draft_tokens > 0 and record.measure not in ("first_token", "mfu"):
@@ -251,6 +249,13 @@ def _language(row: Mapping[str, str], record: Record) -> Asked:
         raise UnreadableRowError(f"{MEANING}: the lengths are not printed")
     if record.apart == "yes" and is_known(record.prefill_machines):
         raise UnreadableRowError(f"{MACHINE}: prefill and decode run on machines of their own, joined by a network")
+
+
+def _language(row: Mapping[str, str], record: Record) -> Asked:
+    """Return what a row of a language model asks."""
+    if not record.measure:
+        raise _refused(row)
+    _refuse_language(record)
     replicas = max(_number(row, "dp", 1.0), 1.0)
     if record.clients == "batch":
         record = _with(record, clients=row.get("batch", ""))
@@ -340,6 +345,15 @@ def _arguments(row: Mapping[str, str], record: Record, how: str) -> dict[str, st
         in_flight = number(say["clients"]) if is_known(number(say["clients"])) else _number(row, "batch", math.nan)
         waves = record.requests / in_flight
         say["waves"] = _whole(max(waves, 1.0)) if is_known(waves) else "1e6" if record.scheduling == "closed" else ""
+    say |= _groups(row, record)
+    if is_known(record.new_tokens):
+        say["new_tokens"] = _whole(record.new_tokens)
+    return {name: text for name, text in say.items() if text} | _read_as(record)
+
+
+def _groups(row: Mapping[str, str], record: Record) -> dict[str, str]:
+    """Return how ranks share out experts and attention, and what one call of a prefill takes."""
+    say = dict[str, str]()
     if record.expert_ranks > 1:
         say["moe_ep"] = _whole(record.expert_ranks)
     if is_known(record.attention_tp):
@@ -353,9 +367,7 @@ def _arguments(row: Mapping[str, str], record: Record, how: str) -> dict[str, st
             "batch": say["ep"],
             "clients": say["ep"],
         }
-    if is_known(record.new_tokens):
-        say["new_tokens"] = _whole(record.new_tokens)
-    return {name: text for name, text in say.items() if text} | _read_as(record)
+    return say
 
 
 def _read_as(record: Record) -> dict[str, str]:
@@ -417,9 +429,8 @@ def _training(row: Mapping[str, str], record: Record) -> Asked:
 def _kernel(row: Mapping[str, str], record: Record) -> Asked:
     """Return what a row of a kernel asks."""
     if record.op in ("", "several"):
-        raise UnreadableRowError(
-            f"{MEANING}: workload {shown(row.get('workload', ''))}: names no kernel with its shape that the patterns know"
-        )
+        name = shown(row.get("workload", ""))
+        raise UnreadableRowError(f"{MEANING}: workload {name}: names no kernel with its shape that the patterns know")
     if "launch" in record.inside:
         raise UnreadableRowError(f"{MEANING}: the time holds a launch by a path of unknown cost")
     if record.measure not in KERNELS:
@@ -500,10 +511,7 @@ def _collective(row: Mapping[str, str], record: Record) -> Asked:
         return ASIDE, {}, "network" if record.network == "cards" else "null", ()
     if record.measure not in COLLECTIVES:
         raise _refused(row)
-    size = ("message_bytes", "message_kib", "message_mib", "message_gib", "rows", "columns", "ranks", "count")
-    if not any(is_known(getattr(record, name)) for name in size if name.startswith(("message", "rows"))):
-        raise UnreadableRowError(f"{MEANING}: size: the bytes of the message are not stated")
-    say = {name: _whole(getattr(record, name)) for name in size} | {"kind": record.call} | _read_as(record)
+    say = _message(record) | {"kind": record.call} | _read_as(record)
     say["series"] = record.series or (row.get("instance", "")[:4] if record.graph == "yes" else "")
     question = COLLECTIVES[record.measure]
     if record.graph == "yes":
@@ -515,6 +523,15 @@ def _collective(row: Mapping[str, str], record: Record) -> Asked:
     if record.server_of:
         say["where"] = f"hgx-{record.gpu.lower()}"
     return question, {name: text for name, text in say.items() if text}, use, ()
+
+
+def _message(record: Record) -> dict[str, str]:
+    """Return size, ranks and count of a collective; raises UnreadableRowError where no size is stated."""
+    size = ("message_bytes", "message_kib", "message_mib", "message_gib", "rows")
+    say = {name: _whole(getattr(record, name)) for name in (*size, "columns", "ranks", "count")}
+    if not any(say[name] for name in size):
+        raise UnreadableRowError(f"{MEANING}: size: the bytes of the message are not stated")
+    return say
 
 
 def _collective_use(row: Mapping[str, str], record: Record) -> str:

@@ -18,7 +18,8 @@ from trnmodel.models import shipped
 DASHES = re.compile(r"[\u00ad\u2010-\u2015\u2212\ufe58\ufe63\uff0d]")
 PUBLISHER = re.compile(r"^(?:[\w.-]+/|(?:meta-llama|qwen|mistralai|deepseek-ai|nousresearch|google)_)", re.IGNORECASE)
 JOB = re.compile(
-    r"[ ,(_-]+(?:(?:full|continued|supervised|lora|qlora|sft)[ _-]*)*(?:pre-?train\w*|train\w*|fine-?tun\w*|q?lora|sft)\)?$",
+    r"[ ,(_-]+(?:(?:full|continued|supervised|lora|qlora|sft)[ _-]*)*"
+    r"(?:pre-?train\w*|train\w*|fine-?tun\w*|q?lora|sft)\)?$",
     re.IGNORECASE,
 )  # of training, behind a model's name
 

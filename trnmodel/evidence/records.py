@@ -1,8 +1,8 @@
 """Typed records: what a table says of a measured number, each word of it read once into a column.
 
-`data/evidence/patterns.csv` is a list of general patterns, read first to last: in which cell of which kind of rows words
-stand, and which columns they fill; a later pattern overrides the columns that it fills. No pattern sees the source, the
-value or the id of a row. What no word says stays unknown.
+`data/evidence/patterns.csv` is a list of general patterns, read first to last: in which cell of which kind of rows
+words stand, and which columns they fill; a later pattern overrides the columns that it fills. No pattern sees the
+source, the value or the id of a row. What no word says stays unknown.
 
 What a page of measurements states of all its rows, in its text or its scripts, and not in their cells, is transcribed
 in `data/evidence/statements.csv` with its place. A statement fills typed columns as a user would who brings the rows.
@@ -200,8 +200,8 @@ def patterns() -> tuple[tuple[Pattern, re.Pattern, re.Pattern, re.Pattern, dict[
         try:
             if one.cell not in CELLS:
                 raise DataError(f"cell {one.cell!r}: allowed are {', '.join(CELLS)}")
-            compiled = (re.compile(text, re.IGNORECASE | re.MULTILINE) for text in (one.kind, one.phase, one.match))
-            found.append((one, *compiled, fills_of(one.fills)))
+            kind, phase, match = (re.compile(x, re.IGNORECASE | re.MULTILINE) for x in (one.kind, one.phase, one.match))
+            found.append((one, kind, phase, match, fills_of(one.fills)))
         except (re.error, DataError) as error:
             raise DataError(f"patterns.csv {one.name}: {error}") from None
     return tuple(found)
@@ -229,7 +229,7 @@ def document(source: str) -> str:
 def words(row: Mapping[str, str]) -> dict[str, str]:
     """Return the cells of a row as patterns see them: as they stand and, below, as `spelt` has them.
 
-    Kind and phase are the words of `spelt` alone; a workload is without its publisher; `rate` is the metric in its unit.
+    Kind and phase are the words of `spelt` alone; a workload is without its publisher; `rate` is metric and unit.
 
     Examples
     --------
@@ -273,7 +273,7 @@ def stated(row: Mapping[str, str], found: Mapping[str, str]) -> dict[str, str]:
     if not page:
         return say
     for one, where, fills in _statements():
-        if page.startswith(one.page) and all(_holds(row, found | say, *pair) for pair in where.items()):
+        if page.startswith(one.page) and all(_holds(row, {**found, **say}, *pair) for pair in where.items()):
             say |= fills
     return say
 

@@ -228,7 +228,7 @@ def _products(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def texts(table: pd.DataFrame) -> list[dict[str, str]]:
-    """Return the rows of a table as texts by column, each with its id; a column of the format that is missing is blank."""
+    """Return the rows of a table as texts by column, each with its id; a missing column of the format is blank."""
     others = (name for name in table.columns if isinstance(name, str) and name not in ("id", *COLUMNS))
     names = ("id", *COLUMNS, *others)
     blank = [""] * len(table)

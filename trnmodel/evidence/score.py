@@ -142,7 +142,8 @@ def validate(rows: pd.DataFrame | str | Path, models: Mapping[str, Any] | None =
         rests on, and where it leaves the rows), `meaning`, `model`, `chip`, `stack`, `configuration` (a key that rows
         of one configuration share), `weight`, `set_aside` (why a predicted row does not count), `skipped` (why a row
         has no prediction), `use` (what a row is used for), `unknown` (columns that matter and that nothing
-        states) and `patterns` (those of `data/evidence/patterns.csv` that had a say, in order). A row without an `id` gets one that follows from its cells.
+        states) and `patterns` (those of `data/evidence/patterns.csv` that had a say, in order). A row without an `id`
+        gets one that follows from its cells.
 
     Raises
     ------

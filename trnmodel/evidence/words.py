@@ -33,7 +33,8 @@ KINDS = {
     "sendrecv": "p2p",
 }  # names that nccom-test prints
 KIND = re.compile(
-    r"\b(all[ _-]?reduce|all[ _-]?gather|reduce[ _-]?scatter|all[ _-]?to[ _-]?all|broadcast|send[ _/-]?recv|allr|allg|redsct)\b",
+    r"\b(all[ _-]?reduce|all[ _-]?gather|reduce[ _-]?scatter|all[ _-]?to[ _-]?all|broadcast|send[ _/-]?recv"
+    r"|allr|allg|redsct)\b",
     re.IGNORECASE,
 )
 FORMAT = re.compile(r"\b(mxfp8|mxfp4|fp8|fp16|fp32|bf16)\b", re.IGNORECASE)
