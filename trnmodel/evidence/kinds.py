@@ -28,8 +28,8 @@ OF_TRAINING = re.compile(
     r"\bstep\b|\biteration|\bsamples?\b|\bseq(uence)?s?\b|\btok(en)?s?\b|throughput|\bMFU\b|\bloss\b", re.I
 )
 OF_SERVING = re.compile(
-    r"\b(serv(e|er|ed|ing)|online|endpoint|load[ _-]?test)\b|concurren(cy|t)|\bconc\b|\b\d+ (clients|users)\b"
-    r"|max[ _-]num[ _-]seqs|\barriv|\bpoisson\b|\bconstant@|request[ _-]rate|at once"
+    r"\b(serv(e|er|ed|ing)|online|endpoint|load[ _-]?test)\b|concurren(cy|t)|\bconc\b|\b\d+ (clients|users|sessions)\b"
+    r"|max[ _-]num[ _-]seqs|\barriv|\bpoisson\b|\bconstant@|\bqps\b|\brps\b|request[ _-]rate|at once"
     r"|\d ?(req(uest)?s?|r) ?/ ?(s|min|h)",
     re.IGNORECASE,
 )

@@ -57,7 +57,7 @@ SHAPES = {
     "pp": re.compile(r"(?<![\w-])PP ?[=:]? ?(\d+)\b", re.IGNORECASE),
     "dp": re.compile(r"(?<![\w-])DP ?[=:]? ?(\d+)\b", re.IGNORECASE),
     "lnc": re.compile(r"(?<![\w-])LNC ?[=:]? ?(\d+)\b", re.IGNORECASE),
-    "batch": re.compile(r"(?<![\w-])(?:bs|batch(?:[ _]size)?) ?[=:] ?(\d+)\b", re.IGNORECASE),
+    "batch": re.compile(r"(?<![\w-])(?:bs ?[=:]?|batch[ _]?size ?[=:]?|batch ?[=:]) ?(\d+)\b", re.IGNORECASE),
     "input_len": re.compile(r"(?<![\w-])ISL ?[=:]? ?(\d+)\b", re.IGNORECASE),
     "output_len": re.compile(r"(?<![\w-])OSL ?[=:]? ?(\d+)\b", re.IGNORECASE),
 }  # that a note states
