@@ -389,6 +389,7 @@ def test_the_largest_number_of_a_cell():
         ("kernel-flop-rate", "rate", "TFLOPS", "kernel-flop-rate"),
         ("decode-throughput", "throughput", "tok/s/user", "decode-speed"),
         ("served-throughput", "throughput per stream", "tok/s", "loaded-speed"),
+        ("served-throughput", "throughput", "tokens/s per user", "loaded-speed"),
         ("prefill", "TTFT per user", "ms", "prefill"),
         ("decode-step", "TPOT per chip", "ms", "decode-step"),
         ("decode-throughput", "throughput", "tok/s", "decode-throughput"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from msgspec.structs import replace as replaced
 
@@ -17,6 +17,7 @@ from trnmodel.evidence.names import model_of
 from trnmodel.evidence.records import Record, document, is_known, words
 from trnmodel.evidence.records import read as read_record
 from trnmodel.evidence.rows import WIDE, UnreadableRowError, number
+from trnmodel.evidence.words import contradiction, filled
 from trnmodel.models.transformer import model as read_model
 from trnmodel.units import KIB
 
@@ -115,7 +116,7 @@ SIDES = ("m", "k", "n")
 OPERATORS = {"Q_K_V": "q|kv", "Wo_proj": "o", "W1_proj": "up", "W2_proj": "down"}
 MANY = "1000000"  # rounds of a closed loop, where nobody says how many
 UNKNOWN_INPUT = 300  # tokens of a chat or a question, where output alone is printed: an assumption (D)
-MEANING, MACHINE = "meaning", "machine"
+MEANING, MODEL, MACHINE = "meaning", "model", "machine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,7 @@ class Decision:
     weight: float
     reason: str
     rules: tuple[str, ...]
-    record: Record
+    record: Record = field(default_factory=Record)
     unknown: tuple[str, ...] = ()
 
     @property
@@ -158,6 +159,7 @@ def decide(row: Mapping[str, str], statements: bool = True) -> Decision:
     >>> decide(row).question, decide(row | {"note": "concurrency=4"}).question
     ('decode-step', 'loaded-step')
     """
+    row = filled(row)
     record, used = read_record(row, statements)
     try:
         question, say, use, unknown = _asked(row, record)
@@ -178,7 +180,7 @@ def decisions(rows: Sequence[Mapping[str, str]], statements: bool = True) -> lis
     [1.0, 0.0]
     """
     found = [decide(row, statements) for row in rows]
-    runs = [_run(row, one) for row, one in zip(rows, found, strict=True)]
+    runs = [_run(filled(row), one) for row, one in zip(rows, found, strict=True)]
     middles = {
         (run, one.question)
         for run, one in zip(runs, found, strict=True)
@@ -216,6 +218,10 @@ def _asked(row: Mapping[str, str], record: Record) -> Asked:
     row = {**row, "kind": kind, "phase": cells["phase"]}
     if record.measure == "part":
         raise UnreadableRowError(f"{MEANING}: {shown(row.get('metric', ''))} is a part, a share or a price")
+    if record.measure == "other_model":
+        raise UnreadableRowError(f"{MODEL}: {shown(row.get('workload', ''))} is not a language model")
+    if odd := contradiction(row):
+        raise UnreadableRowError(odd)
     if kind in FAMILIES:
         return FAMILIES[kind](row, record)
     raise UnreadableRowError(
@@ -389,7 +395,7 @@ def _ranks(row: Mapping[str, str], record: Record) -> dict[str, str]:
 
 def _read_as(record: Record) -> dict[str, str]:
     """Return what says how the number itself is read: its rounding, its unit, its percentile, its format."""
-    say = {"where": record.system, "precision": record.format, "rounding": record.rounding}
+    say = {"where": record.system or record.core_of, "precision": record.format, "rounding": record.rounding}
     say["unit"] = "MB=MiB" if record.megabyte == "binary" else ""
     say["percentile"] = record.statistic[1:] if record.statistic in ("p99", "p90", "p25") else ""
     say["hbm_bytes_per_s"] = _whole(record.hbm_bytes_per_s)
@@ -491,7 +497,7 @@ def _shape(record: Record) -> dict[str, str]:
     if record.op == "attention":
         sizes = ("heads", "kv_heads", "head_size", "sequences", "queries", "causal")
         found = {name: _whole(getattr(record, name)) for name in sizes}
-        return {"kernel": "attention", **found, "keys": found["queries"]}
+        return {"kernel": "attention", **found, "keys": _whole(record.keys) or found["queries"]}
     if record.op == "vectors":
         by_row = record.axis == "row"
         rows = record.elements / record.chunk / (1 if by_row else PARTITIONS)
@@ -544,7 +550,9 @@ def _collective(row: Mapping[str, str], record: Record) -> Asked:
     sized = any(is_known(getattr(record, name)) for name in (*SIZED, "rows"))
     missing = {"kind_of_call": record.kind_of_call, "ranks": is_known(record.ranks), "message_bytes": sized}
     if names := [name for name, there in missing.items() if not there]:
-        raise UnreadableRowError(f"{MEANING}: the row names no {', '.join(names)} of a collective")
+        raise UnreadableRowError(
+            f"{MEANING}: the row names no {', '.join(names)} of a collective (its size, ranks and kind)"
+        )
     size = (*SIZED, "rows", "columns", "ranks", "count")
     say = {name: _whole(getattr(record, name)) for name in size} | {"kind": record.kind_of_call}
     say |= {"where": ""} | _read_as(record)

@@ -133,7 +133,8 @@ def _waiting_s(r: Reading, tune: Tune | None) -> Any:
     By Little's law each request stays clients / slots times as long as one that has a slot; what it waits is before
     its first token.
     """
-    return _first_token_s(r, tune) + np.maximum(r.clients / r.compiled_batch - 1, 0.0) * _loaded_s(r, tune)
+    rounds = np.nan_to_num(np.maximum(r.clients / r.compiled_batch - 1, 0.0))  # none where clients are unknown
+    return _first_token_s(r, tune) + rounds * _loaded_s(r, tune)
 
 
 def _total(r: Reading, tune: Tune | None) -> Any:

@@ -22,7 +22,7 @@ from trnmodel.evidence.names import model_of
 from trnmodel.evidence.records import Record
 from trnmodel.evidence.rows import COLUMNS, LONGEST_CELL, UnreadableRowError, number, tokens
 from trnmodel.evidence.software import stack_of_software
-from trnmodel.evidence.words import KINDS, spelt
+from trnmodel.evidence.words import KINDS, filled, spelt
 from trnmodel.models import shipped
 from trnmodel.models.transformer import model as read_model
 from trnmodel.steps.mapping import Mapping as Degrees
@@ -328,6 +328,7 @@ def _where(instance: str) -> str:
     if found := re.search(r"(?<![a-z])([ABH][1-3]00|GB[23]00|MI[23]\d\dX?)(?!\d)", instance, re.I):
         return found[1].lower()
     plain = re.sub(r"^(\d+ ?x |aws |amazon )+", "", instance.lower())  # one of several alike
+    plain = re.sub(r"(?<=\dx)l\b", "large", plain)
     named = re.search(r"\b(trn|inf)\d\w*\.\w+", plain)
     return _instance(named[0] if named else re.sub(r"^trn2 ultraserver", "trn2-ultraserver", plain).split(" ")[0])
 
@@ -421,6 +422,7 @@ def reading(
     for name in COLUMNS:
         if len(row.get(name, "")) > LONGEST_CELL:
             raise UnreadableRowError(f"{name}: a cell of {len(row[name])} characters; allowed are {LONGEST_CELL}")
+    row = filled(row)
     d = decided or decide(row)
     if d.refused:
         raise UnreadableRowError(d.reason or f"metric {shown(row['metric'])} has no counterpart in the model")
@@ -444,10 +446,7 @@ def _software(record: Record, where: str, known: Any) -> str:
     """Return the stack for what a record says of its software; nothing for the chip's own."""
     if not known:
         return ""
-    try:
-        found = _machine(where, 0, 0)
-    except UnreadableRowError:
-        return ""  # which the question names
+    found = _machine(where, 0, 0)
     chip = found if isinstance(found, Chip) else found.chip
     return stack_of_software(record, chip.id, read_model(known).kind)
 

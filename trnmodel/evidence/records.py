@@ -19,14 +19,14 @@ from typing import Any, get_type_hints
 import msgspec
 
 from trnmodel.catalog.load import DATA, DataError, read_csv
+from trnmodel.evidence.names import bare_name, plain
 from trnmodel.evidence.rows import number, tokens
-from trnmodel.evidence.words import plain, spelt
+from trnmodel.evidence.words import filled, spelt
 
-CELLS = ("kind", "phase", "metric", "unit", "workload", "instance", "date", "precision", "note")
+CELLS = ("kind", "phase", "metric", "unit", "rate", "workload", "instance", "date", "precision", "note")
 SHAPES = ("batch", "input_len", "output_len", "seq_len", "tp", "pp", "dp", "n_cores_used", "lnc")
-DECIDING = (*(name for name in CELLS if name != "date"), "date_or_sdk", *SHAPES)
+DECIDING = (*(name for name in CELLS if name not in ("date", "rate")), "date_or_sdk", *SHAPES)
 FLAGS = re.IGNORECASE | re.MULTILINE
-PUBLISHER = re.compile(r"^(?:[\w.-]+/|(?:meta-llama|qwen|mistralai|deepseek-ai|nousresearch|google)_)", re.IGNORECASE)
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,6 +102,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     adapters: str = ""
     recompute: str = ""
     # kernels
+    core_of: str = ""  # the chip that has the cores
     op: str = ""
     function: str = ""
     dtype: str = ""
@@ -116,6 +117,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     head_size: float = nan
     sequences: float = nan
     queries: float = nan
+    keys: float = nan
     causal: float = nan
     rows: float = nan
     columns: float = nan
@@ -229,15 +231,10 @@ def document(source: str) -> str:
     return re.sub(r"\s*@\w+.*$", "", source).strip()
 
 
-def bare_name(workload: str) -> str:
-    """Return a workload's name without the publisher in front."""
-    return PUBLISHER.sub("", plain(workload).strip())
-
-
 def words(row: Mapping[str, str]) -> dict[str, str]:
     """Return the cells of a row as patterns see them: as they stand and, below, as `spelt` has them.
 
-    Kind and phase are the words of `spelt` alone; a workload is without its publisher.
+    Kind and phase are the words of `spelt` alone; a workload is without its publisher; `rate` is metric and unit.
 
     Examples
     --------
@@ -250,13 +247,14 @@ def words(row: Mapping[str, str]) -> dict[str, str]:
     other = spelt(cells)
     found = {name: text if text == other[name] else f"{text}\n{other[name]}" for name, text in cells.items()}
     phase = re.sub(r"^(decode|prefill|e2e)\b.*", r"\1", other["phase"], flags=re.IGNORECASE)
-    return found | {"kind": other["kind"], "phase": phase, "date": found["date_or_sdk"]}
+    rate = f"{other['metric']} in {other['unit']}"
+    return found | {"kind": other["kind"], "phase": phase, "date": found["date_or_sdk"], "rate": rate}
 
 
 def _value(name: str, text: str) -> Any:
     """Return a column's value: a number where it is one of numbers, NaN for a text that is none."""
     if TYPES[name] is str:
-        return text.strip()
+        return text.strip().lower() if name == "statistic" else text.strip()
     return tokens(text) if name == "chunk" else number(text)
 
 
@@ -316,6 +314,7 @@ def read(row: Mapping[str, str], statements: bool = True) -> tuple[Record, tuple
     >>> read(row)[0].known()
     {'measure': 'token_interval', 'statistic': 'mean', 'served': 'yes', 'scheduling': 'closed', 'clients': '4'}
     """
+    row = filled(row)
     found, used = _read(tuple(row.get(name, "") for name in DECIDING))
     say = found | (stated(row, found) if statements else {})
     say |= {name: text for name in TYPES if name not in SHAPES and (text := row.get(name, ""))}

@@ -41,6 +41,7 @@ COLUMNS = (
 NEEDED = ("instance", "workload", "metric", "value", "unit")
 SIDES = ("m", "n", "k")  # of a matrix product, in a table of products
 LONGEST_CELL = 2000  # characters
+DECIMAL_COMMA = re.compile(r"\bcommas? (?:is|are) (?:the )?decimal|\bdecimal commas?\b", re.IGNORECASE)
 MAX_FILE_BYTES, MAX_ROWS, MAX_COLUMNS = 64 * MIB, 100_000, 1_000
 
 
@@ -282,8 +283,19 @@ def wide_rows() -> list[dict[str, str]]:
 
 
 def measure(row: Mapping[str, str]) -> float:
-    """Return the measured value of a row, in the row's unit; raises UnreadableRowError for none."""
-    measured = number(row["value"])
+    """Return the measured value of a row, in the row's unit; raises UnreadableRowError for none.
+
+    Commas part thousands unless the note says that they are decimal.
+
+    Examples
+    --------
+    >>> measure({"value": "1,024"}), measure({"value": "7,85", "note": "the comma is the decimal sign"})
+    (1024.0, 7.85)
+    """
+    cell = row["value"]
+    if "," in cell and DECIMAL_COMMA.search(row.get("note", "")):
+        cell = cell.replace(".", "").replace(",", ".")
+    measured = number(cell)
     if not measured >= TINY:
         raise UnreadableRowError(f"value {shown(row['value'])} is no positive number")
     return measured

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-import unicodedata
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Container, Mapping
+from functools import cache, lru_cache
 
 import msgspec
 
 from trnmodel.catalog.load import DATA, read_csv
+from trnmodel.evidence.kinds import kind_of
+from trnmodel.evidence.names import plain
 from trnmodel.units import GIB, KIB, MIB
 
-DASHES = re.compile(r"[\u00ad\u2010-\u2015\u2212\ufe58\ufe63\uff0d]")
 SIZE = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?([KMG]?)(?:i?B|ytes)\b", re.IGNORECASE)
 SIZES = {"": 1, "K": KIB, "M": MIB, "G": GIB}  # a tool that writes KB counts in powers of two
 RANKS = re.compile(
@@ -30,9 +30,12 @@ KINDS = {
     "alltoall": "all_to_all",
     "alltoallv": "all_to_all",
     "permute": "p2p",
+    "sendrecv": "p2p",
 }  # names that nccom-test prints
 KIND = re.compile(
-    r"\b(all[ _-]?reduce|all[ _-]?gather|reduce[ _-]?scatter|all[ _-]?to[ _-]?all|allr|allg|redsct)\b", re.IGNORECASE
+    r"\b(all[ _-]?reduce|all[ _-]?gather|reduce[ _-]?scatter|all[ _-]?to[ _-]?all|broadcast|send[ _/-]?recv"
+    r"|allr|allg|redsct)\b",
+    re.IGNORECASE,
 )
 FORMAT = re.compile(r"\b(mxfp8|mxfp4|fp8|fp16|fp32|bf16)\b", re.IGNORECASE)
 NO_PREFILL = re.compile(r"decode|SDPA prefill \d|cte|layer", re.IGNORECASE)
@@ -42,9 +45,23 @@ HEADS = {
     "heads": r"(?:heads|\bH|\bQH)[ =:]*(\d+)|(\d+) ?(?:q(?:uery)? ?)?heads",
     "kv": r"kv[ _]?heads?[ =:]*(\d+)|(\d+) ?kv ?heads|\bKVH?[ =:]*(\d+)",
     "size": r"\bd(?:_?head|h)?[ =:]*(\d+)|head(?: ?dim|_?size|_dim)[ =:]*(\d+)",
-    "length": r"\b(?:S|seq(?:uence|len)?(?:[ _]?len(?:gth)?)?|tokens|L|N)[ =:]*(\d+)",
-    "batch": r"\b(?:B|bs|batch(?:[ _]?size)?)[ =:]*(\d+)",
+    "length": r"\b(?:S|seq(?:uence|len)?(?:[ _]?len(?:gth)?)?|tokens|L|N)[ =:]*(\d+)|(\d+) quer(?:y|ies)",
+    "batch": r"\b(?:B|bs|batch(?:[ _]?size)?)[ =:]*(\d+)|(\d+) sequences?",
+    "queries": r"(\d+) quer(?:y|ies)",
+    "keys": r"(\d+) (?:cached|context) tokens|\bkeys[ =:]*(\d+)|(\d+) keys",
 }  # of an attention kernel, in any order
+
+STATISTIC = re.compile(r"(p\d\d|mean|median|average|avg\.?|min|max|best)?\s*([(\[][^()]*[)\]])?", re.IGNORECASE)
+SHAPES = {
+    "tp": re.compile(r"(?<![\w-])TP ?[=:]? ?(\d+)\b", re.IGNORECASE),
+    "pp": re.compile(r"(?<![\w-])PP ?[=:]? ?(\d+)\b", re.IGNORECASE),
+    "dp": re.compile(r"(?<![\w-])DP ?[=:]? ?(\d+)\b", re.IGNORECASE),
+    "lnc": re.compile(r"(?<![\w-])LNC ?[=:]? ?(\d+)\b", re.IGNORECASE),
+    "batch": re.compile(r"(?<![\w-])(?:bs ?[=:]?|batch[ _]?size ?[=:]?|batch ?[=:]) ?(\d+)\b", re.IGNORECASE),
+    "input_len": re.compile(r"(?<![\w-])ISL ?[=:]? ?(\d+)\b", re.IGNORECASE),
+    "output_len": re.compile(r"(?<![\w-])OSL ?[=:]? ?(\d+)\b", re.IGNORECASE),
+}  # that a note states
+UNFILLED = re.compile(r"^(other-chip|wide-experts|gpu-)")  # tables whose notes speak of several groups of workers
 
 
 class Spelling(msgspec.Struct, frozen=True):
@@ -67,31 +84,6 @@ def _spellings() -> tuple[tuple[Spelling, re.Pattern, re.Pattern, re.Pattern], .
     )
 
 
-def plain(cell: str) -> str:
-    """Return a text with one hyphen, one kind of blank and no width: as keyboards write it.
-
-    Examples
-    --------
-    >>> plain("Llama" + chr(0x2011) + "3.1" + chr(0xA0) + "8B"), plain("5" + chr(0xA0) + chr(0xB5) + "s")
-    ('Llama-3.1 8B', '5 us')
-    """
-    if cell.isascii():
-        return cell
-    return DASHES.sub("-", unicodedata.normalize("NFKC", cell)).replace("\u03bc", "u").strip()
-
-
-def reachable() -> list[dict[str, str]]:
-    """Rows of the words that spellings lead to, for rules that no published row has needed yet."""
-    kinds = ("inference-LLM", "inference-LLM-serving", "inference-encoder", "kernel", "collective", "training")
-    return [
-        {"kind": kind, "phase": phase, one.cell: one.becomes}
-        for one, pattern, _, _ in _spellings()
-        for kind in kinds
-        for phase in ("", "prefill", "decode")
-        if pattern.search(kind) and one.cell not in ("kind", "phase")
-    ]
-
-
 def spelt(row: Mapping[str, str]) -> dict[str, str]:
     """Return a row in the words of the rules: kind, phase, metric, unit and workload as others write them.
 
@@ -103,15 +95,58 @@ def spelt(row: Mapping[str, str]) -> dict[str, str]:
     """
     found = {name: plain(cell) for name, cell in row.items()}
     found["metric"], told = found["metric"].replace("_", " "), FORMAT.search(found["workload"])
-    for one, kind, phase, pattern in _spellings():
-        if kind.search(found["kind"]) and phase.search(found["phase"]):
-            found[one.cell] = pattern.sub(one.becomes, found[one.cell].strip(), count=1)
+    if STATISTIC.fullmatch(found["metric"]):
+        found["metric"] = f"{found['phase']} {found['metric']}"
+    found |= _spelt(found, ("kind",))
+    found["kind"] = kind_of(found)
+    found |= _spelt(found, ("phase", "metric", "workload", "unit"))
     if found["kind"] == "collective":
         found["workload"] = _collective(found["workload"], found.get("note", ""), _ranks(found))
     if found["kind"] == "kernel":
         found["precision"] = found["precision"] or (told[1] if told else "")
         found["workload"] = _attention(found["workload"])
     return found
+
+
+def _spelt(row: Mapping[str, str], cells: Container[str]) -> dict[str, str]:
+    """Return the cells of a row by the shipped spellings of some of them."""
+    found = dict(row)
+    for one, kind, phase, pattern in _spellings():
+        if one.cell in cells and kind.search(found["kind"]) and phase.search(found["phase"]):
+            found[one.cell] = pattern.sub(one.becomes, found[one.cell].strip(), count=1)
+    return found
+
+
+@lru_cache(maxsize=2**12)
+def _shapes(note: str) -> dict[str, tuple[str, ...]]:
+    """Return the different numbers that a note gives to each cell of the shapes."""
+    found = {name: pattern.findall(plain(note)) for name, pattern in SHAPES.items()}
+    return {name: tuple(dict.fromkeys(numbers)) for name, numbers in found.items() if numbers}
+
+
+def filled(row: Mapping[str, str]) -> dict[str, str]:
+    """Return a row whose blank cells of shapes hold what its note states: "TP=8, bs=4, ISL 1024".
+
+    Examples
+    --------
+    >>> filled({"note": "TP=8, bs=4", "batch": "2", "tp": ""})
+    {'note': 'TP=8, bs=4', 'batch': '2', 'tp': '8'}
+    """
+    said = {} if UNFILLED.search(row.get("kind", "")) else _shapes(row.get("note", ""))
+    return {**row, **{name: found[0] for name, found in said.items() if len(found) == 1 and not row.get(name)}}
+
+
+def contradiction(row: Mapping[str, str]) -> str:
+    """Return why the note of a row does not say what a blank cell holds: two numbers; nothing where there is none.
+
+    Examples
+    --------
+    >>> contradiction({"note": "TP=8 and TP=16", "tp": ""}), contradiction({"note": "TP=8 and TP=16", "tp": "16"})
+    ('note: tp is 8 and 16', '')
+    """
+    said = {} if UNFILLED.search(row.get("kind", "")) else _shapes(row.get("note", ""))
+    odd = [f"{name} is {' and '.join(found)}" for name, found in said.items() if len(found) > 1 and not row.get(name)]
+    return f"note: {odd[0]}" if odd else ""
 
 
 def _ranks(row: Mapping[str, str]) -> str:
@@ -133,7 +168,7 @@ def _collective(workload: str, note: str, ranks: str = "") -> str:
     shape, found = MATRIX.search(workload), ""
     if not kind or not (size or shape):
         return workload
-    words = re.sub(r"[ _-]", "", kind[1].lower())
+    words = re.sub(r"[ _/-]", "", kind[1].lower())
     name = KINDS.get(words, words)
     among = next((n for n in told.groups() if n), "") if told else ranks
     if size:
@@ -151,12 +186,17 @@ def _attention(workload: str) -> str:
     --------
     >>> _attention("flash attention fwd, B=2 S=4096 16 heads d128")
     'SDPA prefill 16/16 heads d128 B2 S4096'
+    >>> _attention("attention, 32 q heads, 8 kv heads, head_dim 128, 4 sequences, 1 query each, 8192 cached tokens")
+    'attention decode 32/8 heads d128 B4 Q1 S8192'
     """
-    if not re.search(r"attention|sdpa", workload, re.I) or NO_PREFILL.search(workload):
+    if not re.search(r"attention|sdpa", workload, re.I):
         return workload
     hits = {name: re.search(pattern, workload, re.I) for name, pattern in HEADS.items()}
     found = {name: next(n for n in hit.groups() if n) for name, hit in hits.items() if hit}
-    if not {"heads", "length"} <= found.keys():
+    heads, size, batch = found.get("heads", ""), found.get("size", "128"), found.get("batch", "1")
+    who = f"{heads}/{found.get('kv', heads)} heads d{size} B{batch}"
+    if {"heads", "queries", "keys"} <= found.keys():
+        return f"attention decode {who} Q{found['queries']} S{found['keys']}"
+    if NO_PREFILL.search(workload) or not {"heads", "length"} <= found.keys():
         return workload
-    heads, size, batch = found["heads"], found.get("size", "128"), found.get("batch", "1")
-    return f"SDPA prefill {heads}/{found.get('kv', heads)} heads d{size} B{batch} S{found['length']}"
+    return f"SDPA prefill {who} S{found['length']}"
