@@ -224,6 +224,7 @@ def labels(of: Sequence[Case]) -> dict[str, list]:
         "prompt": [case.reading.prompt for case in of],
         "measured": [case.measured for case in of],
         "source": [case.source for case in of],
+        "unknown": [case.reading.unknown for case in of],
         **grounds([case.reading for case in of]),
     }
 
