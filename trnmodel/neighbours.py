@@ -7,9 +7,9 @@ eighth of an octave, so that few of a million points differ.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache
 from math import nan
 from typing import Any, NamedTuple
 
@@ -37,7 +37,7 @@ UNKNOWN = Width("", "", 0, 0, nan, nan, nan, nan, nan)  # of a group without err
 # Which labels may have no rows, the nearest case first. Each counts as two octaves, the step from one generation to
 # the next: Trainium1 to Trainium2 is 1.8 in the rate of HBM (0.82 to 2.9 TB/s) and 1.8 in the peak (190 to 667 TFLOP/s
 # of BF16); a stack or a kind of model without rows is taken to be as far, which is an assumption, and so is a column
-# that nobody stated. With one to eight octaves the interval score of left-out errors is the same within 1 %.
+# that nobody stated. With one to eight octaves the interval score of left-out errors is the same within 2 %.
 ABSENT_OCTAVES = 2.0
 ABSENT = ((), ("chip",), ("stack",), ("chip", "stack"), ("kind",), ("kind", "chip"), ("kind", "chip", "stack"))
 
@@ -74,10 +74,21 @@ def sizes_of(log_errors: NDArray, unknown: NDArray) -> NDArray:
 
 
 class Cells(NamedTuple):
-    """Points by axis of which no two are alike, and the place among them of each point that was asked."""
+    """Values of points by axis, which of them each cell has, and the cell of each point.
 
-    points: dict[str, NDArray]
+    No two cells have alike values on all axes, so that what is asked of points is asked of few cells.
+    """
+
+    values: dict[str, NDArray]
+    which: tuple[NDArray, ...]
     places: NDArray
+
+    def asked(self, ask: Callable[[Mapping[str, NDArray], tuple[NDArray, ...]], tuple[NDArray, ...]], rows: int) -> Any:
+        """Return what is asked of cells, in pieces that are compared with all rows at a time."""
+        size = len(self.which[0]) if self.which else 1
+        ends = np.array_split(np.arange(size), int(np.ceil(size * max(rows, 1) / MOST)))
+        found = [ask(self.values, tuple(at[some] for at in self.which)) for some in ends]
+        return tuple(np.concatenate(some) for some in zip(*found, strict=True))
 
 
 def _ranked(keys: NDArray) -> tuple[NDArray, NDArray]:
@@ -91,27 +102,28 @@ def _ranked(keys: NDArray) -> tuple[NDArray, NDArray]:
     return found, counts[keys]
 
 
-def cells(points: Mapping[str, NDArray], keys: Mapping[str, NDArray]) -> Cells:
-    """Return the points that differ in a key on some axis; each axis has keys from 0 on, of the shape of its values.
+def cells(points: Mapping[str, NDArray], keys: Callable[[str, NDArray], NDArray]) -> Cells:
+    """Return the cells of points: those that no key tells apart on any axis; keys of an axis count from 0 on.
 
     Examples
     --------
-    >>> found = cells({"batch": np.array([1.0, 2.0, 9.0])}, {"batch": np.array([0, 0, 5])})
-    >>> found.points["batch"].tolist(), found.places.tolist()
+    >>> found = cells({"batch": np.array([1.0, 2.0, 9.0])}, lambda axis, x: (x > 5).astype(int))
+    >>> found.values["batch"].tolist(), found.places.tolist()
     ([2.0, 9.0], [0, 0, 1])
     """
-    ranked = {axis: _ranked(keys[axis]) for axis in points}
-    sizes = [len(found) for found, _ in ranked.values()]
-    joint: Any = np.zeros((), dtype=np.int64)
-    for size, (_, places) in zip(sizes, ranked.values(), strict=True):
-        joint = joint * size + places
-    found, at = _ranked(joint)
-    few = dict[str, NDArray]()
-    for (axis, (own, places)), which in zip(ranked.items(), np.unravel_index(found, sizes or (1,)), strict=False):
-        first = np.empty(len(own))
-        first[places.ravel()] = points[axis].ravel()
-        few[axis] = first[which]
-    return Cells(few, at)
+    values, sizes, joint = dict[str, NDArray](), list[int](), np.zeros((), dtype=np.int64)
+    for axis, x in points.items():
+        found, places = _ranked(keys(axis, x))
+        values[axis] = np.empty(len(found))
+        values[axis][places.ravel()] = x.ravel()
+        sizes.append(len(found))
+        joint = joint * len(found) + places
+    every = np.prod(sizes, dtype=float)
+    if every <= joint.size:
+        cell, at = np.arange(int(every)), joint
+    else:
+        cell, at = _ranked(joint)
+    return Cells(values, np.unravel_index(cell, sizes) if sizes else (), at)
 
 
 class Errors(NamedTuple):
@@ -149,50 +161,51 @@ class Near:
 
     def words(self, points: Mapping[str, Any]) -> NDArray:
         """Return the place among `BASES` of each point: a row lies at it, a neighbour does, or none."""
-        axes = self._axes(points)
-        few, places = cells(axes, {axis: self._classes(axis, x) for axis, x in axes.items()})
-        words = [np.zeros(0, dtype=np.int8)]
-        for some in _pieces(few, self.values.shape[1]):
-            at, by = self._compared(some, STEP), self._compared(some, NEIGHBOUR)
-            words.append(np.where(at, 0, np.where(by, 1, 2)).astype(np.int8))
-        return np.concatenate(words)[places]
+
+        def ask(values: Mapping[str, NDArray], which: tuple[NDArray, ...]) -> tuple[NDArray]:
+            at, by = (self._compared(values, which, ratio) for ratio in (STEP, NEIGHBOUR))
+            return (np.where(at, 0, np.where(by, 1, 2)).astype(np.int8),)
+
+        found = cells(self._axes(points), self._classes)
+        return found.asked(ask, self.values.shape[1])[0][found.places]
 
     def _classes(self, axis: str, x: NDArray) -> NDArray:
         """Return a key of values: values with one key lie alike to all rows, at them, by them and beyond them."""
-        at = np.unique(self.values[AXES.index(axis)])
-        at = at[np.isfinite(at)]
-        ends = np.unique(np.concatenate([end for ratio in (STEP, NEIGHBOUR) for end in (at / ratio, at * ratio)]))
-        x = np.nan_to_num(x)
-        return np.searchsorted(ends, x, "left") + np.searchsorted(ends, x, "right")
+        return np.searchsorted(_ends(self, axis), x, "right")
 
-    def _compared(self, points: Mapping[str, NDArray], ratio: float) -> NDArray:
+    def _compared(self, values: Mapping[str, NDArray], which: tuple[NDArray, ...], ratio: float) -> NDArray:
         """Return whether a row is within a ratio of points on every axis; a row without a value on an axis is."""
         near: Any = np.ones((1, self.values.shape[1]), dtype=bool)
-        for axis, x in points.items():
+        for (axis, x), places in zip(values.items(), which, strict=True):
             at, here = self.values[AXES.index(axis)], x[:, None]
-            near = near & (np.isnan(at) | ((at / ratio <= here) & (here <= at * ratio)))
-        return near.any(axis=1)
+            near = near & (np.isnan(at) | ((at / ratio <= here) & (here <= at * ratio)))[places]
+        return np.asarray(near.any(axis=1))
 
     def nearest(self, points: Mapping[str, Any]) -> NDArray:
         """Return which row is jointly nearest to each point: the fewest octaves, summed over the axes."""
-        axes, rows = self._axes(points), places_of(self.values)
-        few, places = cells(axes, {axis: _grid(x) for axis, x in axes.items()})
-        found = [_octaves(some, rows).argmin(axis=1) for some in _pieces(few, rows.shape[1])]
-        return np.concatenate(found)[places]
+        rows = places_of(self.values)
+
+        def ask(values: Mapping[str, NDArray], which: tuple[NDArray, ...]) -> tuple[NDArray]:
+            return (_octaves(values, which, rows).argmin(axis=1),)
+
+        found = cells(self._axes(points), _grid)
+        return np.asarray(found.asked(ask, rows.shape[1])[0][found.places])
 
     def spread(self, points: Mapping[str, Any], away: Any = 0.0) -> tuple[NDArray, NDArray]:
         """Return the scale of errors at points, and its growth with the octaves to the nearest row.
 
         `away` are octaves that count beside these, for what no row has and for columns that nobody stated.
         """
-        axes = self._axes(points)
-        few, places = cells(axes, {axis: _grid(x) for axis, x in axes.items()})
-        scales, octaves = [np.zeros(0)], [np.zeros(0)]
-        for some in _pieces(few, len(self.errors.logs)):
-            one, other = scale_at(self.errors, _octaves(some, self.errors.places) + self.errors.away, self.width.scale)
-            scales.append(one)
-            octaves.append(other)
-        return np.concatenate(scales)[places], growth(np.concatenate(octaves)[places], away)
+        errors = self.errors
+
+        def ask(values: Mapping[str, NDArray], which: tuple[NDArray, ...]) -> tuple[NDArray, NDArray]:
+            return scale_at(errors, _octaves(values, which, errors.places) + errors.away, self.width.scale)
+
+        found = cells(self._axes(points), _grid)
+        scale, octaves = found.asked(ask, len(errors.logs))
+        if not np.ndim(away):
+            return scale[found.places], growth(octaves, away)[found.places]
+        return scale[found.places], growth(octaves[found.places], away)
 
     def beyond(self, points: Mapping[str, Any], which: NDArray) -> Texts:
         """Return the axes on which some points lie beyond a factor of two of the jointly nearest row, and how far."""
@@ -203,22 +216,32 @@ class Near:
             return Texts(np.broadcast_to(np.int64(0), shape), ("",))
         some = {axis: np.broadcast_to(x, shape)[which] for axis, x in axes.items()}
         rows = self.nearest(some)
-        joint, parts = np.zeros(rows.shape, dtype=np.int64), list[tuple[str, NDArray, NDArray, NDArray]]()
+        joint, parts = np.zeros(rows.shape, dtype=np.int64), list[tuple[NDArray, list[str]]]()
         for axis, x in some.items():
-            at = self.values[AXES.index(axis)][rows]
+            values, of_row = np.unique(self.values[AXES.index(axis)], return_inverse=True)
+            at = values[of_row][rows]
             far = (x > at * NEIGHBOUR) | (x < at / NEIGHBOUR)
-            digits, power = _two_digits(x / np.where(far, at, x))
-            own, places = np.unique(np.where(far, at, 0.0), return_inverse=True)
-            _, ratios = _ranked(np.where(far, (power + POWERS) * 100 + digits, 0))
-            _, joint = _ranked((joint * len(own) + places) * (ratios.max() + 1) + ratios)
-            parts.append((self.names[AXES.index(axis)], np.where(far, at, 0.0), digits, power))
+            digits, power = _two_digits(_bounded(x) / np.where(far, at, _bounded(x)))
+            ratios, places = _ranked(np.where(far, (of_row[rows] * 2 * POWERS + power + POWERS) * 100 + digits, 0))
+            name = self.names[AXES.index(axis)]
+            parts.append((places, [_ratio_text(name, values, int(key)) for key in ratios]))
+            _, joint = _ranked(joint * len(ratios) + places)
         first = np.empty(joint.max() + 1, dtype=int)
         first[joint] = np.arange(len(joint))
-        texts = ["; ".join(_ratio_text(name, at[i], digits[i], power[i]) for name, at, digits, power in parts if at[i])
-                 for i in first]  # fmt: skip
+        columns = [[texts[i] for i in places[first]] for places, texts in parts]
         every = np.zeros(shape, dtype=np.int64)
         every[which] = joint + 1
-        return Texts(every, ("", *texts))
+        return Texts(every, ("", *("; ".join(filter(None, texts)) for texts in zip(*columns, strict=True))))
+
+
+@lru_cache(maxsize=4096)
+def _ends(here: Near, axis: str) -> NDArray:
+    """Return where values of an axis begin and cease to be at a row, or a neighbour of one, in order."""
+    at = here.values[AXES.index(axis)]
+    at = np.unique(at[np.isfinite(at)])
+    first = [at / ratio for ratio in (STEP, NEIGHBOUR)]
+    beyond = [np.nextafter(at * ratio, np.inf) for ratio in (STEP, NEIGHBOUR)]
+    return np.unique(np.concatenate([*first, *beyond]))
 
 
 def growth(octaves: Any, away: Any = 0.0) -> NDArray:
@@ -239,24 +262,16 @@ def scale_at(of: Errors, octaves: NDArray, prior: Any) -> tuple[NDArray, NDArray
     return local_scale(rows, logs, prior), octaves.min(axis=1)
 
 
-def _grid(x: NDArray) -> NDArray:
-    return (coordinates(x) * GRID).astype(np.int64)
+def _grid(axis: str, x: NDArray) -> NDArray:
+    return np.asarray(np.rint(np.log2(_bounded(x)) * GRID), dtype=np.int64)
 
 
-def _octaves(points: Mapping[str, NDArray], rows: NDArray) -> NDArray:
+def _octaves(values: Mapping[str, NDArray], which: tuple[NDArray, ...], rows: NDArray) -> NDArray:
     """Return the octaves from each point to each row, summed over the axes on which a row has a value."""
-    size = max((len(x) for x in points.values()), default=1)
-    parts = [
-        np.nan_to_num(np.abs(coordinates(x)[:, None] - rows[AXES.index(axis)]), nan=0.0) for axis, x in points.items()
-    ]
-    return reduce(np.add, parts, np.zeros((size, rows.shape[1])))
-
-
-def _pieces(points: Mapping[str, NDArray], rows: int) -> list[dict[str, NDArray]]:
-    """Return points in pieces, each of which is compared with all rows at a time."""
-    size = max((len(x) for x in points.values()), default=1)
-    ends = np.array_split(np.arange(size), int(np.ceil(size * max(rows, 1) / MOST)))
-    return [{axis: x[some] for axis, x in points.items()} for some in ends]
+    octaves: Any = np.zeros((1, rows.shape[1]))
+    for (axis, x), places in zip(values.items(), which, strict=True):
+        octaves = octaves + np.nan_to_num(np.abs(coordinates(x)[:, None] - rows[AXES.index(axis)]), nan=0.0)[places]
+    return np.asarray(octaves)
 
 
 def _two_digits(ratios: NDArray) -> tuple[NDArray, NDArray]:
@@ -266,11 +281,14 @@ def _two_digits(ratios: NDArray) -> tuple[NDArray, NDArray]:
     return np.where(digits == 100, 10, digits), np.where(digits == 100, power + 1, power)
 
 
-def _ratio_text(name: str, at: float, digits: int, power: int) -> str:
-    """Return a reason: how many times the value of the nearest row a value is."""
-    value = digits * 10.0 ** (power - 1)
+def _ratio_text(name: str, values: NDArray, key: int) -> str:
+    """Return a reason: how many times the value of the nearest row a value is; nothing for 0."""
+    if not key:
+        return ""
+    which, power, digits = key // (200 * POWERS), key // 100 % (2 * POWERS) - POWERS, key % 100
+    at, times = float(values[which]), f"{digits * 10.0 ** (power - 1):,.{max(1 - power, 0)}f}"
     printed = f"{at / BILLION:.3g} billion" if at >= BILLION else format_digits(at, 4)
-    return f"{name}: {value:,.{max(1 - power, 0)}f} times the nearest row's {printed}"
+    return f"{name}: {times} times the nearest row's {printed}"
 
 
 class Rows:

@@ -1,7 +1,8 @@
 """How well serving is predicted: errors by group and split, and by regime.
 
 Fits without a model take some ten minutes, so their errors are rows of `data/evidence/residuals.csv`. `python -m
-trnlab.accuracy` writes them anew, `python -m trnlab.accuracy bands` only what follows from them; a test checks that they are those of the shipped efficiencies.
+trnlab.accuracy` writes them anew, `python -m trnlab.accuracy bands` only what follows from them; a test checks that
+they are those of the shipped efficiencies.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ class Reading:
     new_tokens: float  # positions that a decode step takes
     moe_ep: int  # ranks of a TP group that hold whole experts
     machines: int  # that the row names, "4x trn1.32xlarge"
-    unknown: int = 0  # columns that matter and were not stated
+    unknown: float = 0  # columns that matter and were not stated
 
     def __hash__(self) -> int:
         """Return the hash of what tells most readings apart: they are keys of caches, and have many fields."""

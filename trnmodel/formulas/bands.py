@@ -149,7 +149,7 @@ def shrunk_width(own: Numeric, cases: Numeric, pooled: Numeric, prior_cases: Num
 
 
 def effective_rows(rows: Numeric, correlation: Numeric = PAGE_SHARE) -> NDArray:
-    r"""Number of independent rows that the rows of one page are worth: Kish's design effect.
+    r"""Return how many independent rows the rows of one page are worth: Kish's design effect.
 
     .. math:: n' = \frac{n}{1 + \rho \max(0,\; n - 1)}
 
@@ -247,7 +247,7 @@ def grown_width(width: Numeric, octaves: Numeric, growth: Numeric = GROWTH) -> N
     Assumes: what an octave adds is independent of what the others add. Fitted to short contexts and small batches
     alone, dense decode is off by 0.24 to 0.26 (rms) one to three octaves beyond, by 0.185 inside: 0.2 to 0.3 an octave.
     Errors with the page left out, nine tenths of which lie within six octaves of the rest, do not grow: 0.1 is between
-    the two. Without growth their interval score is 1 % better, with 0.2 it is SCORE20 worse.
+    the two. Without growth their interval score is 1 % better, with 0.2 it is 1 % worse.
 
     Examples
     --------
