@@ -49,6 +49,8 @@ PLACE = {"ranks": "ranks", "batch": "sequences", "length": "length", "size": "si
 TELLING = ["group", "part", "kind", "chip", "on", *PLACE.values(), "source", "log_error", "unknown"]
 FEW, RANKED = 30, 60  # cases of a group from which on its share inside, and its rank correlation, are judged
 NOWHERE = 1e-9  # weight of rows that were taken away again
+NARROWEST = 0.1  # of the scale, of a side on which hardly an error lies
+ROUNDING = 1e-9  # by which an error on the edge of its band may lie outside
 
 
 def pool_of(group: str, part: str) -> str:
@@ -102,14 +104,15 @@ class Others:
             return {}
         pooled = float(local_scale(*self.typical(kept), 1.0, NOWHERE))
         whole, tails = float(conformal_width(errors[kept])), tail_widths(errors[kept])
-        sides = [float(tail if np.isfinite(tail) else whole) for tail in tails]
+        sides = [max(float(tail), NARROWEST) if np.isfinite(tail) else whole for tail in tails]
         groups, found = self.rows.group.to_numpy(dtype=object), dict[str, Width]()
         for group in dict.fromkeys(groups[kept]):
             own = kept & (groups == group)
             n, e = int(own.sum()), errors[own]
             scale = float(local_scale(*self.typical(own), pooled, PRIOR_CASES))
             both = float(shrunk_width(conformal_width(e), n, whole))
-            ends = (float(shrunk_width(tail, n, side)) for tail, side in zip(tail_widths(e), sides, strict=True))
+            own_tails = (np.maximum(tail, NARROWEST) for tail in tail_widths(e))  # NaN of few cases stays
+            ends = (float(shrunk_width(tail, n, side)) for tail, side in zip(own_tails, sides, strict=True))
             pages = int((self.typical(own)[0] > 0).sum())
             found[group] = Width(group, self.rows.pool.iloc[0], n, pages, scale, pooled, both, *ends)
         return found
@@ -192,7 +195,7 @@ def held(rows: pd.DataFrame, by: str) -> pd.DataFrame:
     found["basis"] = np.asarray(BASES, dtype=object)[found.pop("word").to_numpy(dtype=int)]
     found["width"] = (found.below + found.above) / 2
     for prefix, below, above in (("", found.below, found.above), ("constant_", *[found.constant_width] * 2)):
-        found[f"{prefix}inside"] = (found.log_error <= below) & (-found.log_error <= above)
+        found[f"{prefix}inside"] = (found.log_error <= below + ROUNDING) & (-found.log_error <= above + ROUNDING)
         found[f"{prefix}score"] = interval_score(found.log_error, below, above)
     return found
 
@@ -226,7 +229,8 @@ def _contradicted(
         values = base.values[AXES.index(axis), same]
         at &= np.isnan(values) | ((values / STEP <= x[:, None]) & (x[:, None] <= values * STEP))
     errors = base.log_errors[same]
-    return (at & ((errors > below[:, None]) | (-errors > above[:, None]))).any(axis=1)
+    outside = (errors > below[:, None] + ROUNDING) | (-errors > above[:, None] + ROUNDING)
+    return (at & outside).any(axis=1)
 
 
 def summary(found: pd.DataFrame) -> pd.DataFrame:
@@ -235,8 +239,8 @@ def summary(found: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     table : pandas.DataFrame
-        of ("all", "basis", "pool", "group"), name, cases, names (that were left out), share (of all cases), inside,
-        page_inside (mean over pages), slow and fast (shares whose measured time is less, or more, than the band
+        of ("all", "basis", "pool", "group"), name, cases, pages, share (of all cases), inside,
+        page_inside (mean over pages), fast and slow (shares whose measured time is less, or more, than the band
         allows), median_error and width (of the logarithm), score and constant_score (Winkler's, mean), correlation
         (Spearman's, of width and size of error), p (binomial test of 90 %) and holm (p by group, corrected). [-]
     """
@@ -264,8 +268,8 @@ def _line(rows: pd.DataFrame, cases: int) -> dict[str, Any]:
         "share": len(rows) / cases,
         "inside": rows.inside.mean(),
         "page_inside": rows.inside.groupby(rows.source).mean().mean(),
-        "slow": (rows.log_error > rows.below).mean(),
-        "fast": (-rows.log_error > rows.above).mean(),
+        "fast": (rows.log_error > rows.below + ROUNDING).mean(),
+        "slow": (-rows.log_error > rows.above + ROUNDING).mean(),
         "median_error": size.median(),
         "width": rows.width.median(),
         "score": rows.score.mean(),
