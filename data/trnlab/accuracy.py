@@ -64,6 +64,7 @@ UNFITTED = (
     "memory footprint",
 )  # uses that rules give rows, in the order of the table
 SAME = "constants from these rows"
+EVERYWHERE = "page left out everywhere"
 UNSTATED, PRODUCTS_USE = "platform not stated", "tuned-gemm"
 
 
@@ -154,6 +155,21 @@ def write_bands() -> None:
     """Write what follows from the errors as they are shipped: those outside the fits, widths, what was measured."""
     save(outside(), OTHER_RESIDUALS)
     coverage.write(left_out_rows(SOURCE))
+    save(how_often(), coverage.COVERAGE, "%.4g")
+
+
+def how_often() -> pd.DataFrame:
+    """How often intervals hold (`coverage.summary`) by what is left out: `split` is the first column.
+
+    With the source left out, kernels, collectives and other chips have their shape or model left out, as their
+    constants have; with the page left out everywhere, no row of a page says anything of another row of it.
+    """
+    import pandas as pd
+
+    rows = left_out_rows(SOURCE)
+    found = {SOURCE: coverage.held(rows, "left"), EVERYWHERE: coverage.held(rows, "source"), LEFT_OUT: held(LEFT_OUT)}
+    tables = [coverage.summary(table).assign(split=split) for split, table in found.items()]
+    return pd.concat(tables, ignore_index=True)[["split", *tables[0].columns.drop("split")]]
 
 
 def left_out_rows(split: str = LEFT_OUT) -> pd.DataFrame:

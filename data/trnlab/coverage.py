@@ -146,15 +146,14 @@ def known(rows: pd.DataFrame, of: Mapping[str, Width]) -> Rows:
     return Rows(labels, rows[[*PLACE.values()]].to_numpy(dtype=float).T, errors, of)
 
 
-def write(rows: pd.DataFrame, bands: Path = BANDS, measured: Path = HULLS, coverage: Path = COVERAGE) -> None:
-    """Write widths, measured configurations and how often intervals hold, four and six significant digits."""
+def write(rows: pd.DataFrame, bands: Path = BANDS, measured: Path = HULLS) -> None:
+    """Write widths and measured configurations, four and six significant digits."""
     import pandas as pd
 
     columns = [*Width.__struct_fields__]
     table = pd.DataFrame([[getattr(one, name) for name in columns] for one in widths(rows).values()], columns=columns)
     save(table, bands, "%.4g")
     save(hulls(rows), measured)
-    save(summary(held(rows, "left")), coverage, "%.4g")
 
 
 def held(rows: pd.DataFrame, by: str) -> pd.DataFrame:
