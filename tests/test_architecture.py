@@ -14,6 +14,7 @@ MODULES = sorted(path for package in (PACKAGE, BOOK, LAB) for path in package.rg
 LEVELS = [
     ["trnmodel.units", "trnmodel.arguments", "trnmodel.declared", "trnmodel.quantities", "trnmodel.result"],
     ["trnmodel.formulas", "trnmodel.catalog"],
+    ["trnmodel.neighbours"],
     ["trnmodel.bands", "trnmodel.draws"],
     ["trnmodel.fabric", "trnmodel.models"],
     ["trnmodel.steps", "trnmodel.kernels"],

@@ -1,199 +1,31 @@
 """How far a prediction may be off: which rows a question has, how far it lies from them, and the width that this gives.
 
-`catalog.bands` reads the rows and the widths of their groups.
+`catalog.bands` reads the rows with their left-out errors and the widths of their groups, and `neighbours` compares them
+with a question. A point is "measured" where a row lies at it that its band reaches, "interpolated" where one row is
+within a factor of two on every axis, and else "extrapolated". Its half-width is the scale of the errors around it,
+times what 90 % of all errors over their scale reach, times what the distance to the nearest row adds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cache, lru_cache, reduce
-from math import log2, nan
+from functools import cache, lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trnmodel.arguments import Same
-from trnmodel.catalog.bands import AXES, Width, outliers, read
+from trnmodel.catalog.bands import outliers, read
 from trnmodel.catalog.specs import Chip, Spec
 from trnmodel.catalog.stacks import Efficiencies, Part, basis
-from trnmodel.formulas.bands import grown_width
-from trnmodel.result import BASES, Basis, Texts, texts_of
-from trnmodel.units import BILLION, format_digits
+from trnmodel.neighbours import ABSENT_OCTAVES, STEP, Near, Rows
+from trnmodel.result import BASES, Basis, Texts
 
-NAMES: Mapping[str, tuple[str, ...]] = {
-    "kernel": ("lnc", "batch", "length", "bytes"),
-    "collective": ("ranks", "batch", "length", "bytes"),
-}  # as a reason calls the axes, by part
-STEPS = ("ranks", "batch", "length", "active parameters")
-# Octaves beyond the rows that widen nothing: fitted to rows of at most two ranks, or of small models, alone, dense
-# decode beyond them is off by no more than inside. For how many octaves that holds is a judgement.
-FREE = {"ranks": 3.0, "size": 3.0}
-CROSSED = 64  # points for each value of an axis from which on values that lie alike to all rows are compared once
-MOST = 2 * 10**6  # comparisons of points with rows at a time
+EXTRAPOLATED = BASES.index("extrapolated")
+ABOUT = {"kind": "model", "chip": "chip", "stack": "stack"}  # how a reason calls a label that no row has
 FEW = 20_000  # answers of stacks with a value at an end each, up to which they are computed at once
-MARK = np.int16  # of the ends of the axes, two bits each
-STEP = 1.01  # ratio up to which two values of an axis are one
-# Which of them may have no rows, the nearest case first. Each counts as two octaves, the step from one generation to
-# the next: Trainium1 to Trainium2 is 1.8 in the rate of HBM (0.82 to 2.9 TB/s) and 1.8 in the peak (190 to 667 TFLOP/s
-# of BF16); a stack or a kind of model without rows is taken to be as far, which is an assumption.
-ABSENT_OCTAVES = 2.0
-ABSENT = ((), ("chip",), ("stack",), ("chip", "stack"), ("kind",), ("kind", "chip"), ("kind", "chip", "stack"))
-
-
 Moved = TypeVar("Moved", bound=Spec)
-
-
-class Beyond(NamedTuple):
-    """An axis of rows with its ends, the values of points on it, and the octaves by which these leave it, if any do."""
-
-    name: str
-    low: float
-    high: float
-    x: Any
-    outside: Any
-    octaves: Any
-    free: float
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Near:
-    """The rows nearest to a question: their group, its width, what they lack, and their values on each axis."""
-
-    group: str
-    width: float
-    absent: tuple[str, ...]
-    values: NDArray
-    names: tuple[str, ...] = STEPS
-    tails: tuple[float, float] | None = None  # below and above, where the chip has rows
-
-    @property
-    def away(self) -> float:
-        """Octaves that count for a kind, chip or stack without rows."""
-        return ABSENT_OCTAVES * len(self.absent)
-
-    def beyond(self, points: Mapping[str, Any]) -> Iterator[Beyond]:
-        """Yield how many octaves points lie outside of the rows, axis by axis."""
-        for axis, name, low, high in _ends(self):
-            if axis in points:
-                x = np.minimum(np.maximum(points[axis], 1.0), 1e30)
-                ratio = np.maximum(low / STEP / x, x / (high * STEP))
-                outside = ratio > 1
-                octaves = np.log2(np.where(outside, ratio, 1.0)) + outside * log2(STEP) if outside.any() else None
-                yield Beyond(name, low, high, x, outside, octaves, FREE.get(axis, 0.0))
-
-    def distance(self, points: Mapping[str, Any]) -> tuple[Any, Any]:
-        """Return the octaves from the rows to points that widen a band, and whether an axis leaves the rows."""
-        distance: Any = 0.0
-        leaves: Any = np.False_
-        for one in self.beyond(points):
-            if one.octaves is not None:
-                leaves = leaves | one.outside
-                distance = distance + np.maximum(one.octaves - one.free, 0.0)
-        return distance, leaves
-
-    def leaves(self, points: Mapping[str, Any]) -> tuple[NDArray, list[str]]:
-        """Return a mask of the axes along which points leave the rows, and a reason for each of its bits."""
-        mask, reasons = np.zeros((), dtype=MARK), list[str]()
-        for one in self.beyond(points):
-            here: Any = MARK(0)
-            for end, side in ((one.high, one.x > one.high), (one.low, one.x < one.low)):
-                here = here | (side & one.outside) * MARK(2 ** len(reasons))
-                at = f"{end / BILLION:.3g} billion" if end >= BILLION else format_digits(end, 4)
-                reasons.append(f"{one.name}: its rows {'end' if end is one.high else 'begin'} at {at}")
-            mask = mask | here
-        return mask, reasons
-
-    def measured(self, points: Mapping[str, Any]) -> NDArray:
-        """Return whether rows lie at a point, or on both sides of it along one axis alone."""
-        axes = {axis: np.asarray(points[axis], dtype=float) for axis in AXES if axis in points}
-        if not axes:
-            return np.ones((), dtype=bool)
-        shape = np.broadcast_shapes(*(x.shape for x in axes.values()))
-        above, below = ([np.zeros(shape, dtype=bool) for _ in axes] for _ in range(2))
-        rows = _places(self, tuple(axes))
-        for some in np.array_split(rows, np.ceil(len(rows) * np.prod(shape) / MOST)):
-            columns = [at.reshape(-1, *[1] * len(shape)) for at in some.T]
-            near = [_near(x, at) for x, at in zip(axes.values(), columns, strict=True)]
-            for i, (x, at) in enumerate(zip(axes.values(), columns, strict=True)):
-                others = reduce(np.logical_and, [*near[:i], *near[i + 1 :]], np.True_)
-                if np.any(others):
-                    above[i] |= np.any(others & (near[i] | (x < at)), axis=0)
-                    below[i] |= np.any(others & (near[i] | (x > at)), axis=0)
-        return np.logical_or.reduce([a & b for a, b in zip(above, below, strict=True)])
-
-    def different(self, points: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[NDArray, ...] | None]:
-        """Return points of which no two lie alike to all rows along all axes, and the place of each point among them.
-
-        Without a place for points that are as many as those which they stand for, or nearly.
-        """
-        columns = dict(zip(AXES, self.values, strict=True))
-        values = {axis: np.asarray(points[axis], dtype=float) for axis in columns if axis in points}
-        size = np.prod(np.broadcast_shapes(*(x.shape for x in values.values())))
-        if sum(x.size for x in values.values()) * CROSSED > size:
-            return points, None
-        firsts, places = list[NDArray](), list[NDArray]()
-        for axis, x in values.items():
-            flat, at = x.ravel(), columns[axis][:, None]
-            near, leaves = _near(flat, at), np.broadcast_to(self.leaves({axis: flat})[0], (1, flat.size))
-            sides = [near | (flat < at), near | (flat > at), leaves & 1 > 0, leaves & 2 > 0]
-            marks = np.ascontiguousarray(np.packbits(np.concatenate(sides), axis=0).T)
-            _, first, place = np.unique(
-                marks.view(f"V{marks.shape[1]}").ravel(), return_index=True, return_inverse=True
-            )
-            firsts.append(flat[first])
-            places.append(place.reshape(x.shape))
-        return dict(zip(values, np.ix_(*firsts), strict=True)), tuple(places)
-
-
-def _near(x: Any, at: Any) -> Any:
-    """Return whether values are within a step of those of rows; of a row without a value all are."""
-    return ~(np.abs(x - at) > (STEP - 1) * x)
-
-
-@lru_cache(maxsize=2048)
-def _ends(here: Near) -> tuple[tuple[str, str, float, float], ...]:
-    """Return the axes on which some rows have values, with their names and their lowest and highest values."""
-    columns = ((axis, name, x[np.isfinite(x)]) for axis, name, x in zip(AXES, here.names, here.values, strict=True))
-    return tuple((axis, name, known.min(), known.max()) for axis, name, known in columns if known.size)
-
-
-@lru_cache(maxsize=2048)
-def _places(here: Near, axes: tuple[str, ...]) -> NDArray:
-    """Return the values that rows have together on some axes, each once, side by side."""
-    return np.unique(np.stack([here.values[AXES.index(axis)] for axis in axes], axis=-1), axis=0)
-
-
-class Rows:
-    """Rows side by side, with the widths of their groups."""
-
-    def __init__(self, labels: Mapping[str, NDArray], values: NDArray, widths: Mapping[str, Width]) -> None:
-        self.labels, self.values = labels, values
-        self.widths, self._near = widths, dict[tuple[str, ...], Near]()
-
-    def near(self, part: str, kind: str, chip: str, stack: str) -> Near:
-        """Return the rows of the same kind, chip and stack as a question, or the nearest ones where it has none."""
-        key = (part, kind, chip, stack)
-        if key not in self._near:
-            self._near[key] = self._nearest(*key)
-        return self._near[key]
-
-    def _nearest(self, part: str, kind: str, chip: str, stack: str) -> Near:
-        question = {"kind": kind, "chip": chip, "stack": stack}
-        of_part = self.labels["part"] == part
-        for absent in ABSENT:
-            same = [self.labels[name] == value for name, value in question.items() if name not in absent]
-            here = np.logical_and.reduce([of_part, *same])
-            if here.any():
-                names, counts = np.unique(self.labels["group"][here].astype(str), return_counts=True)
-                group = str(names[counts.argmax()])
-                width = self.widths.get(group, Width(group, "", 0, nan, nan, nan, nan, nan))
-                wide = max(width.width, width.pooled) if "kind" in absent else width.width
-                tails = None if {"kind", "chip"} & set(absent) else (width.below, width.above)
-                return Near(group, wide, absent, self.values[:, here], NAMES.get(part, STEPS), tails)
-        widest = max((one.pooled for one in self.widths.values()), default=nan)
-        return Near("", widest, ("kind", "chip", "stack"), np.empty((len(AXES), 0)))
 
 
 @cache
@@ -221,20 +53,28 @@ def lacks(here: Near, part: str, kind: str, chip: str, stack: str) -> list[str]:
     return [text for name, text in reasons.items() if name in here.absent]
 
 
-def judged(here: Near, points: Mapping[str, Any], before: Iterable[str] = (), lacks: Iterable[str] = ()) -> Basis:
+def judged(
+    here: Near, points: Mapping[str, Any], before: Iterable[str] = (), lacks: Iterable[str] = (), unknown: Any = 0
+) -> Basis:
     """Word, reason and half-width of points by the rows near them; `before` are reasons that hold for all points.
 
-    A reason begins with what it is about ("chip: ..."): of two reasons about one thing the first is used.
+    A reason begins with what it is about ("chip: ..."): of two reasons about one thing the first is used. `unknown`
+    counts the columns of each point that matter and were not stated; each widens the band as a missing chip does.
 
     Examples
     --------
-    >>> rows = Near("mine", 0.2, (), np.array([[8.0, 8.0], [1.0, 16.0], [1024.0, 1024.0], [8e9, 8e9]]))
-    >>> at = {"ranks": 8, "batch": [4, 16, 64], "length": 1024, "size": 8e9}
-    >>> judged(rows, at).word.tolist(), judged(rows, at).reason[2]
-    (['measured', 'measured', 'extrapolated'], 'batch: its rows end at 16')
+    >>> from trnmodel.catalog.bands import Width
+    >>> labels = {name: np.array(["mine"] * 2, dtype=object) for name in ("group", "part", "kind", "chip", "stack")}
+    >>> values = np.array([[8.0, 8.0], [1.0, 16.0], [1024.0, 1024.0], [8e9, 8e9]])
+    >>> errors = {"source": np.array(["a", "b"]), "log_error": np.array([0.1, -0.1]), "unknown": np.zeros(2)}
+    >>> rows = Rows(labels, values, errors, {"mine": Width("mine", "mine", 2, 2, 0.1, 0.1, 2.0, 2.0, 2.0)})
+    >>> at = {"ranks": 8, "batch": [1, 2, 64], "length": 1024, "size": 8e9}
+    >>> found = judged(rows.near("mine", "mine", "mine", "mine"), at)
+    >>> found.word.tolist(), found.reason[2], found.width[0].round(3)
+    (['measured', 'interpolated', 'extrapolated'], "batch: 4.0 times the nearest row's 16", np.float64(0.2))
     """
     reasons = _reasons(before, lacks)
-    return _basis(_judgement(here, points, reasons), *_widths_at(here, points, reasons))
+    return _basis(_judgement(here, points, reasons), *_widths_at(here, points, reasons, unknown))
 
 
 class Judgement(NamedTuple):
@@ -258,25 +98,26 @@ def _judgement_of(basis: Basis) -> Judgement:
 
 def _judgement(here: Near, points: Mapping[str, Any], reasons: list[str]) -> Judgement:
     """Return what the rows near points say of them, `reasons` being those that hold for all points."""
-    few, places = here.different(points)
-    mask, axis_reasons = here.leaves(few)
-    inside = np.zeros((), dtype=np.int8) if reasons else np.where(here.measured(few), np.int8(0), np.int8(1))
-    shape = np.broadcast_shapes(*map(np.shape, few.values()))
-    word = np.where(np.equal(mask, 0) & (not reasons), inside, np.int8(2))
-    beyond = texts_of(mask, tuple(axis_reasons))
-    if places is not None:
-        word = np.broadcast_to(word, shape)[places]
-        beyond = beyond._replace(places=np.broadcast_to(beyond.places, shape)[places])
+    word = here.words(points)
+    beyond = here.beyond(points, np.equal(word, EXTRAPOLATED))
     texts = tuple("; ".join(filter(None, (*reasons, text))) for text in beyond.texts)
+    word = np.full(np.shape(word), EXTRAPOLATED) if reasons else word
     return Judgement(Texts(word, BASES), beyond._replace(texts=texts))
 
 
-def _widths_at(here: Near, points: Mapping[str, Any], reasons: list[str]) -> tuple[Any, tuple[Any, Any] | None]:
-    """Return the half-width at each point, and its tails where the chip has rows."""
-    shape = np.broadcast_shapes(*(np.shape(points[axis]) for axis, *_ in _ends(here) if axis in points))
-    width, tails = _wide(here, reasons, here.distance(points)[0])
-    width = np.broadcast_to(width, shape)[()]
-    return width, tails and (np.broadcast_to(tails[0], shape)[()], np.broadcast_to(tails[1], shape)[()])
+def _widths_at(
+    here: Near, points: Mapping[str, Any], reasons: list[str], unknown: Any = 0
+) -> tuple[Any, tuple[Any, Any] | None]:
+    """Return the half-width at each point, and its tails where the chip has rows.
+
+    What a reason is about and no row has, and each column that nobody stated, count as octaves to the rows.
+    """
+    about = {reason.partition(":")[0] for reason in reasons}
+    more = len(about.difference(ABOUT[name] for name in here.absent))
+    scale, growth = here.spread(points, ABSENT_OCTAVES * (np.asarray(unknown) + more))
+    local, of = scale * growth, here.width
+    tails = (of.below * local, of.above * local) if here.tailed and "chip" not in about else None
+    return of.width * local, tails
 
 
 def _reasons(before: Iterable[str], lacks: Iterable[str]) -> list[str]:
@@ -284,14 +125,6 @@ def _reasons(before: Iterable[str], lacks: Iterable[str]) -> list[str]:
     reasons = list(before)
     about = {reason.partition(":")[0] for reason in reasons}
     return reasons + [reason for reason in lacks if reason.partition(":")[0] not in about]
-
-
-def _wide(here: Near, reasons: Iterable[str], distance: Any) -> tuple[Any, tuple[Any, Any] | None]:
-    """Return the half-width at a distance from rows, and the tails where the chip has rows."""
-    about = {reason.partition(":")[0] for reason in reasons}
-    growth = grown_width(1.0, distance + ABSENT_OCTAVES * len(about))
-    tails = None if here.tails is None or "chip" in about else (here.tails[0] * growth, here.tails[1] * growth)
-    return here.width * growth, tails
 
 
 class Reach(NamedTuple):
@@ -367,13 +200,16 @@ def stack_judgement(
     return _contradicted(found, (part, kind, chip.id, e.id), points)
 
 
-def rows_basis(e: Efficiencies, chip: Chip, lnc: int, part: str, kind: str, points: Mapping[str, Any]) -> Basis:
+def rows_basis(
+    e: Efficiencies, chip: Chip, lnc: int, part: str, kind: str, points: Mapping[str, Any], unknown: Any = 0
+) -> Basis:
     """Return what the rows of a stack on a chip say of an answer at each point, with the half-width of these rows.
 
     The ideal stack has none, and neither has a hand-tuned one: of its parts the ranges count, and no row is of it.
+    `unknown` is that of `judged`.
     """
     first, here, before, lacking = _ground(Same(e), Same(chip), lnc, part, kind)
-    return judged(here, points, before, lacking) if here else first
+    return judged(here, points, before, lacking, unknown) if here else first
 
 
 def stack_reach(e: Efficiencies, chip: Chip, lnc: int, part: str, kind: str, points: Mapping[str, Any]) -> Reach:
@@ -382,11 +218,11 @@ def stack_reach(e: Efficiencies, chip: Chip, lnc: int, part: str, kind: str, poi
     if here is None:
         return reach_of(first)
     reasons = _reasons(before, lacking)
-    distance, outside = here.distance(points)
-    width, tails = _wide(here, reasons, distance)
+    width, tails = _widths_at(here, points, reasons)
     shape = np.broadcast_shapes(*map(np.shape, points.values()))
     if reasons:
         return Reach(np.broadcast_to(True, shape), *(tails or (width, width)))
+    outside: Any = np.equal(here.words(points), EXTRAPOLATED)
     for _, there in _contradicting((part, kind, chip.id, e.id), points):
         outside = outside | there
     return Reach(np.broadcast_to(outside, shape), *(tails or (width, width)))
@@ -415,10 +251,13 @@ def plain_basis(part: str, chip: str, stack: str, points: Mapping[str, Any]) -> 
     return _basis(found, *_widths_at(here, points, reasons))
 
 
-def plain_rows_basis(part: str, chip: str, stack: str, points: Mapping[str, Any]) -> Basis:
-    """Return what the rows of a chip, and of how a kernel was written, say of a kernel or a collective."""
+def plain_rows_basis(part: str, chip: str, stack: str, points: Mapping[str, Any], unknown: Any = 0) -> Basis:
+    """Return what the rows of a chip, and of how a kernel was written, say of a kernel or a collective.
+
+    `unknown` is that of `judged`.
+    """
     here = near(part, part, chip, stack)
-    return judged(here, points, (), lacks(here, part, part, chip, stack))
+    return judged(here, points, (), lacks(here, part, part, chip, stack), unknown)
 
 
 @lru_cache(maxsize=4096)

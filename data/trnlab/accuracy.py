@@ -1,11 +1,13 @@
 """How well serving is predicted: errors by group and split, and by regime.
 
 Fits without a model take some ten minutes, so their errors are rows of `data/evidence/residuals.csv`. `python -m
-trnlab.accuracy` writes them anew; a test checks that they are those of the shipped efficiencies.
+trnlab.accuracy` writes them anew, `python -m trnlab.accuracy bands` only what follows from them; a test checks that
+they are those of the shipped efficiencies.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,6 +68,7 @@ UNFITTED = (
     "memory footprint",
 )  # uses that rules give rows, in the order of the table
 SAME = "constants from these rows"
+EVERYWHERE = "page left out everywhere"
 UNSTATED, PRODUCTS_USE = "platform not stated", "tuned-gemm"
 
 
@@ -155,13 +158,29 @@ def write() -> None:
 def write_bands() -> None:
     """Write what follows from the errors as they are shipped: those outside the fits, widths, what was measured."""
     save(outside(), OTHER_RESIDUALS)
-    coverage.write(left_out_rows())
+    coverage.write(left_out_rows(SOURCE))
+    save(how_often(), coverage.COVERAGE, "%.4g")
+
+
+def how_often() -> pd.DataFrame:
+    """How often intervals hold (`coverage.summary`) by what is left out: `split` is the first column.
+
+    With the source left out, kernels, collectives and other chips have their shape or model left out, as their
+    constants have; with the page left out everywhere, no row of a page says anything of another row of it.
+    """
+    import pandas as pd
+
+    rows = left_out_rows(SOURCE)
+    found = {SOURCE: coverage.held(rows, "left"), EVERYWHERE: coverage.held(rows, "source"), LEFT_OUT: held(LEFT_OUT)}
+    tables = [coverage.summary(table).assign(split=split) for split, table in found.items()]
+    return pd.concat(tables, ignore_index=True)[["split", *tables[0].columns.drop("split")]]
 
 
 def left_out_rows(split: str = LEFT_OUT) -> pd.DataFrame:
     """Errors of configurations under a fit without them, where there is one, as logarithms of times.
 
-    Ours and other chips'; of a rate the sign is turned.
+    Ours and other chips'; of a rate the sign is turned. `left` is what was left out with each: what the split says, or
+    of a page that no kernel, collective or other chip has a fit without, the model or the shape.
 
     Parameters
     ----------
@@ -181,14 +200,16 @@ def left_out_rows(split: str = LEFT_OUT) -> pd.DataFrame:
     table = table[np.isfinite(table.error)]
     sign = np.where([is_rate(meaning) for meaning in table.meaning], -1.0, 1.0)
     table = table.assign(log_error=sign * np.log1p(table.error)).reset_index(drop=True)
-    pools = list(map(coverage.pool_of, table.group, table.part))
-    return table.assign(pool=pools, octaves=coverage.away(table, "model"))
+    table["pool"] = list(map(coverage.pool_of, table.group, table.part))
+    paged = (split == SOURCE) & (table.pool == coverage.MODELS)
+    by = table[BY[CHIP]] if split == CHIP else table.model
+    return table.assign(left=table.source.where(paged, by))
 
 
 def held(split: str = LEFT_OUT) -> pd.DataFrame:
     """Left-out errors of a split with the interval that all others give each, and a constant one: `coverage.held`."""
-    return coverage.held(left_out_rows(split), BY[split])
+    return coverage.held(left_out_rows(split), "left")
 
 
 if __name__ == "__main__":
-    write()
+    write_bands() if sys.argv[1:] == ["bands"] else write()

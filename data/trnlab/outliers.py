@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trnlab.coverage import ROUNDING
 from trnmodel.catalog.bands import AXES, LABELS, OUTLIERS
 from trnmodel.evidence.grounds import place, rows_basis_of, where
 from trnmodel.evidence.readings import TRAINING, is_rate, reading
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FIRM = ("measured", "interpolated")
-ROUNDING = 1e-9  # share by which a row on the edge of its band may lie outside
 
 
 def outliers(judged: pd.DataFrame) -> pd.DataFrame:

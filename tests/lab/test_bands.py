@@ -1,21 +1,23 @@
-"""Files of intervals are those of the errors, and hold as often as they say."""
+"""Files of intervals are those of the errors, and hold as often as they say, of pages that they have not seen.
+
+What today's residuals do not reach is marked with the figure. They come of readings that fix a stack for each page of
+its own, so that pages that many others touch err most; the marks go when the residuals are made anew.
+"""
 
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import binomtest
 
 import trnmodel as tm
 from trnlab import accuracy, coverage, ratchet
 from trnlab.outliers import outliers
 from trnmodel.catalog.bands import BANDS, HULLS, OUTLIERS
 from trnmodel.evidence import tables
-from trnmodel.formulas.bands import (
-    grown_width,
-    shrunk_width,
-)
+from trnmodel.evidence.rows import save
+from trnmodel.formulas.bands import conformal_width, local_scale, shrunk_width
 
 TRN2, TRN3, LLAMA, TP8 = "trn2.48xlarge", "trn3-nl72x2-pcie160", "llama-3.1-8b", tm.Mapping(tp=8)
+BASES = ("measured", "interpolated", "extrapolated")
 ASK = {"model": LLAMA, "mapping": TP8, "batch": 4, "context": 2048}
 
 
@@ -25,52 +27,137 @@ def decode(system=TRN2, **more):
 
 @pytest.fixture(scope="module")
 def rows():
-    return accuracy.left_out_rows()
+    return accuracy.left_out_rows(accuracy.SOURCE)
 
 
 @pytest.fixture(scope="module")
 def held(rows):
-    return coverage.held(rows, "model")
+    return coverage.held(rows, "left")
+
+
+@pytest.fixture(scope="module")
+def lines(held):
+    """How often the bands hold as it is computed, by the page where constants were fitted without it."""
+    return coverage.summary(held).set_index(["of", "name"])
+
+
+@pytest.fixture(scope="module")
+def everywhere():
+    """How often they hold where no row of a page says anything of the page, as it was written."""
+    table = pd.read_csv(coverage.COVERAGE)
+    return table[table.split == accuracy.EVERYWHERE].set_index(["of", "name"])
 
 
 @pytest.mark.slow
-def test_the_files_are_those_of_the_errors(rows, tmp_path):
-    """Else run `python -m trnlab.accuracy`, or its `write_bands()` where no constant has moved."""
+def test_the_file_of_errors_outside_the_fits_is_that_of_the_rows():
+    """Else run `python -m trnlab.accuracy bands`."""
     fresh, shipped = accuracy.outside(), accuracy.shipped(accuracy.OTHER_RESIDUALS)
     assert list(fresh.columns) == list(shipped.columns)
     np.testing.assert_allclose(fresh.error, shipped.error, rtol=1e-3, atol=1e-4)
-    coverage.write(rows, tmp_path / "bands.csv", tmp_path / "hulls.csv")
-    assert (tmp_path / "bands.csv").read_text() == BANDS.read_text()
-    assert (tmp_path / "hulls.csv").read_text() == HULLS.read_text()
+
+
+def test_the_files_are_those_of_the_errors(rows, lines, tmp_path):
+    """Else run `python -m trnlab.accuracy bands`."""
+    coverage.write(rows, *(tmp_path / file.name for file in (BANDS, HULLS)))
+    for file in (BANDS, HULLS):
+        assert (tmp_path / file.name).read_text() == file.read_text()
+    written = pd.read_csv(coverage.COVERAGE)
+    written = written[written.split == accuracy.SOURCE].drop(columns="split")
+    pd.testing.assert_frame_equal(lines.reset_index(), written.reset_index(drop=True), rtol=1e-3, check_dtype=False)
 
 
 @pytest.mark.slow
-def test_coverage_with_the_model_left_out(held):
-    """Nominal 90 %: 87 to 93 % over all groups, and no group's count is a surprise at 5 %."""
-    models = held[held.pool == coverage.MODELS]
-    print(models.groupby("group")[["inside", "width", "score", "constant_score"]].mean().round(3))  # noqa: T201
-    assert 0.87 <= models.inside.mean() <= 0.93
-    for group, some in held.groupby("group"):
-        assert binomtest(int(some.inside.sum()), len(some), 0.9).pvalue > 0.05, group
+def test_the_table_of_coverage_is_that_of_the_errors(tmp_path):
+    """Else run `python -m trnlab.accuracy bands`."""
+    save(accuracy.how_often(), tmp_path / "coverage.csv", "%.4g")
+    assert (tmp_path / "coverage.csv").read_text() == coverage.COVERAGE.read_text()
 
 
-def test_intervals_beat_a_constant_width(held):
-    """Winkler's score over the groups that have constants of their own: width by group is worth more than width."""
-    fitted, models = held[held.group.isin(tables.GROUPS)], held[held.pool == coverage.MODELS]
+def test_nine_of_ten_errors_of_a_new_page_are_inside(lines):
+    """Of all rows, of each basis, and averaged over the pages."""
+    assert lines.inside["all", "all"] == pytest.approx(0.9, abs=0.03)
+    assert lines.page_inside["all", "all"] == pytest.approx(0.9, abs=0.03)
+    for basis in BASES:
+        assert lines.inside["basis", basis] == pytest.approx(0.9, abs=0.03), basis
+    assert lines.inside["pool", coverage.MODELS] == pytest.approx(0.9, abs=0.03)
+
+
+def test_nine_of_ten_are_inside_where_a_page_says_nothing_of_itself(everywhere):
+    """Of kernels, collectives and other chips too, whose constants have seen the page."""
+    for of in (("all", "all"), *(("basis", basis) for basis in BASES)):
+        assert everywhere.inside[of] == pytest.approx(0.9, abs=0.03), of
+    fast, slow = everywhere.loc[("all", "all"), ["fast", "slow"]]
+    assert max(fast, slow) <= 2 * min(fast, slow)
+    assert everywhere.width["basis"][[*BASES]].is_monotonic_increasing
+
+
+def test_no_group_rejects_nine_of_ten(lines, everywhere):
+    """Binomial tests of groups of thirty, at 5 % after Holm's correction.
+
+    Where a page says nothing of itself, the bands of all-reduces of GPUs (one page) and of other chips (one page has
+    nearly all rows) are those of other groups: they are too wide, and hold all 132 and 214 of 215.
+    """
+    tested = lines.loc["group"][lines.loc["group"].cases >= coverage.FEW]
+    assert len(tested) > 10
+    assert (tested.holm > 0.05).all(), tested[tested.holm <= 0.05]
+    tested = everywhere.loc["group"].drop(["gpu-all-reduce", "comparator"])
+    tested = tested[tested.cases >= coverage.FEW]
+    assert (tested.holm > 0.05).all(), tested[tested.holm <= 0.05]
+
+
+def test_errors_are_missed_on_both_sides(lines):
+    fast, slow = lines.loc[("all", "all"), ["fast", "slow"]]
+    assert max(slow, fast) <= 2 * min(slow, fast)
+
+
+WEAK = {  # Spearman's correlation of width and size of error, where it is below 0.2
+    "prefill": "0.00",
+    "server": "-0.23: two pages have three quarters of the rows, and each is judged by the other",
+    "serving, TTFT in a queue": "0.04: two pages have two thirds of the rows",
+    "serving, throughput": "0.19",
+    "comparator": "0.13",
+}
+
+
+def groups(least):
+    rows = accuracy.left_out_rows(accuracy.SOURCE)
+    return sorted(name for name, cases in rows.group.value_counts().items() if cases >= least)
+
+
+@pytest.mark.parametrize("group", groups(coverage.RANKED))
+def test_wide_bands_are_where_the_errors_are(lines, group, request):
+    if group in WEAK:
+        request.applymarker(pytest.mark.xfail(reason=f"{group}: {WEAK[group]}", strict=False))
+    assert lines.correlation["group", group] >= 0.2
+
+
+def test_widths_and_errors_rise_from_measured_to_extrapolated(lines):
+    bases = lines.loc["basis"].loc[[*BASES]]
+    assert bases.share.sum() == pytest.approx(1)
+    assert bases.width.is_monotonic_increasing
+    assert bases.median_error["measured"] < bases.median_error[["interpolated", "extrapolated"]].min()
+
+
+@pytest.mark.xfail(reason="median errors are 0.120 interpolated and 0.116 extrapolated", strict=False)
+def test_errors_rise_from_interpolated_to_extrapolated(lines):
+    errors = lines.median_error["basis"]
+    assert errors["interpolated"] < errors["extrapolated"]
+
+
+def test_intervals_beat_a_constant_width(held, lines):
+    """Winkler's score of all rows, by page, and of the groups that have constants of their own."""
+    fitted = held[held.group.isin(tables.GROUPS)]
     assert fitted.score.mean() < 0.95 * fitted.constant_score.mean()
-    assert models.score.mean() < models.constant_score.mean()
-    by_group = fitted.groupby("group")[["score", "constant_score"]].mean()
-    assert (by_group.score < 1.005 * by_group.constant_score).all()  # under load the two are one
-    assert fitted.inside.mean() > 0.87
+    for of in (("all", "all"), ("pool", coverage.MODELS)):
+        assert lines.score[of] < 0.9 * lines.constant_score[of]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("by", ["chip", "source"])
-def test_coverage_with_a_chip_or_a_source_left_out(rows, by):
-    split = {"chip": accuracy.CHIP, "source": accuracy.SOURCE}[by]
-    known = split in set(accuracy.shipped().split)  # else the errors of models left out, with widths of other names
-    found = coverage.held(accuracy.left_out_rows(split) if known else rows, by)
-    assert found[found.pool == coverage.MODELS].inside.mean() >= 0.8
+@pytest.mark.parametrize(("split", "least"), [(accuracy.LEFT_OUT, 0.87), (accuracy.CHIP, 0.8)])
+def test_coverage_with_a_model_or_a_chip_left_out(split, least):
+    """The rows of another chip alone say less: seven in eight are held."""
+    found = accuracy.held(split)
+    assert found[found.pool == coverage.MODELS].inside.mean() >= least
 
 
 def test_validate_gives_the_ends_of_the_step():
@@ -119,26 +206,74 @@ def test_whether_an_interval_holds_and_what_it_scores(held):
     assert not held.part.eq("memory").any()
 
 
-def test_what_others_say_of_a_model_by_hand(monkeypatch):
-    """Of two errors the larger is the constant width, of the other model in the same pool; memory has none."""
-    rows = pd.DataFrame(
+def errors_of(groups, errors, sources, **more):
+    """Return rows of one place, of one pool, as `left_out_rows` gives them."""
+    n = len(sources)
+    of = {"kind": "dense", "chip": "c", "on": "s", "ranks": 4.0, "sequences": 1.0, "length": 2.0, "size": 3.0}
+    rows = pd.DataFrame({"group": list(groups), "part": "decode", "pool": "P", "unknown": 0} | of, index=range(n))
+    return rows.assign(log_error=errors, source=list(sources), left=list(sources), **more)
+
+
+def test_what_other_pages_say_by_hand():
+    """Sixty pages of one point, one of which is far off: it contradicts the point for the others, which measured it."""
+    pages = [f"page {i:02}" for i in range(60)]
+    rows = errors_of("g" * 60, [0.1, -0.1] * 29 + [0.1, 0.9], pages)
+    found = coverage.held(rows, "left")
+    assert found.basis.tolist() == ["extrapolated"] * 59 + ["measured"]
+    assert not found.inside[59]
+    assert found.constant_width.tolist() == pytest.approx([0.1] * 60)
+    assert found.width.tolist() == pytest.approx([0.1] * 60, rel=0.01)  # the one far off is one of sixty
+    apart = coverage.held(rows.assign(length=2.0 ** np.arange(60), log_error=0.1), "left")
+    assert set(apart.basis) == {"interpolated"}
+    apart = coverage.held(rows.assign(length=2.1 ** np.arange(60), log_error=0.1), "left")
+    assert set(apart.basis) == {"extrapolated"}
+    unsure = coverage.held(rows[:59].assign(unknown=[0] * 58 + [1]), "left")
+    assert unsure.width[58] == pytest.approx(unsure.width[56] * np.sqrt(1.2), rel=0.01)
+
+
+def test_memory_has_no_band_of_others():
+    rows = errors_of("gggm", [0.1, 0.2, 0.3, 0.1], "abcd").assign(part=["decode"] * 3 + ["memory"])
+    assert len(coverage.held(rows, "left")) == 3
+
+
+def test_a_table_of_how_often_by_hand():
+    """Of four rows on two pages one is outside, slow: 3/4 of the rows and (1 + 1/2)/2 of the pages are inside."""
+    found = pd.DataFrame(
         {
-            "part": ["decode"] * 5 + ["memory"],
-            "model": [*"aaabb", "b"],
-            "pool": [*"PPQPQ", "P"],
-            "log_error": [0.3, -0.2, 0.9, 0.25, -0.7, 5.0],
+            "basis": ["measured"] * 3 + ["extrapolated"],
+            "pool": "P",
+            "group": "g",
+            "source": list("aabb"),
+            "log_error": [0.1, -0.2, 0.3, -0.9],
+            "below": 0.4,
+            "above": 0.5,
+            "width": [0.1, 0.2, 0.3, 0.4],
+            "inside": [True, True, True, False],
+            "score": 1.0,
+            "constant_score": 2.0,
         }
     )
-    monkeypatch.setattr(coverage, "widths", lambda others: {"x": len(others)})
-    monkeypatch.setattr(coverage, "known", lambda others, found: found)
-    monkeypatch.setattr(coverage, "_widths", lambda base, row: (0.3, 0.2 + base["x"] * (row["pool"] == "none")))
-    found = coverage.held(rows, "model")
-    assert found.constant_width.tolist() == [0.25, 0.25, 0.7, 0.3, 0.9]
-    assert found.width.tolist() == [0.25] * 5
-    assert found.inside.tolist() == [True, True, False, True, False]
-    assert found.constant_inside.tolist() == [False, True, False, True, True]
-    assert found.score.tolist() == pytest.approx([0.5, 0.5, 0.5 + 20 * 0.6, 0.5, 0.5 + 20 * 0.5])
-    assert found.constant_score.tolist() == pytest.approx([0.5 + 20 * 0.05, 0.5, 1.4 + 20 * 0.2, 0.6, 1.8])
+    table = coverage.summary(found).set_index(["of", "name"])
+    line = table.loc[("all", "all")]
+    assert line[["cases", "pages", "share", "inside", "page_inside"]].tolist() == [4, 2, 1, 0.75, 0.75]
+    assert line[["fast", "slow", "median_error", "width", "correlation"]].tolist() == pytest.approx(
+        [0, 0.25, 0.25, 0.25, 1]
+    )
+    assert line.p == pytest.approx(1 - 0.9**4)  # as likely as 4 of 4 it is not: 0.2916 of 3 of 4 and below
+    assert table.share["basis"].tolist() == [0.75, 0.25]
+    assert table.index.tolist() == [
+        ("all", "all"),
+        ("basis", "measured"),
+        ("basis", "extrapolated"),
+        ("pool", "P"),
+        ("group", "g"),
+    ]
+    assert table.holm.isna().all()  # too few cases
+
+
+def test_holm_by_hand():
+    assert coverage.holm(np.array([0.5, 0.01, 0.02])).tolist() == pytest.approx([0.5, 0.03, 0.04])
+    assert coverage.holm(np.array([0.9, 0.8])).tolist() == [1.0, 1.0]
 
 
 def test_pools_by_hand():
@@ -150,37 +285,45 @@ def test_pools_by_hand():
 
 
 def test_widths_of_groups_by_hand():
-    """Of nine errors or fewer the largest, at the rows: 0.4 far from them counts as 0.4 over its growth."""
-    growth = float(grown_width(1.0, 5.0))
-    assert growth > 1
-    rows = pd.DataFrame(
-        {"group": [*"bbba"], "pool": "models", "log_error": [0.1, -0.3, 0.2, 0.4], "octaves": [0.0, 0.0, 0.0, 5.0]}
-    )
+    """Errors over the scale that the other pages give: a geometric mean of these and, with one row's say, the prior."""
+    rows = errors_of("bbba", [0.1, -0.4, 0.2, 0.4], "xyzw")
     found = coverage.widths(rows)
-    assert list(found) == ["b", "a"]  # as they stand
-    b, a = found["b"], found["a"]
-    together = max(0.3, 0.4 / growth)
-    pools = [getattr(one, name) for one in (b, a) for name in type(b).__struct_fields__[1:5]]
-    assert pools == [
-        "models",
-        3,
-        0.3,
-        pytest.approx(together),
-        "models",
-        1,
-        pytest.approx(0.4 / growth),
-        pytest.approx(together),
-    ]
-    assert b.width == pytest.approx(float(shrunk_width(0.3, 3, together)))
+    assert list(found) == ["b", "a"]
+    logs = np.log([0.1, 0.4, 0.2, 0.4])
+    pooled = np.exp(logs.mean())
+    scale = np.exp((logs[:3].sum() + 8 * np.log(pooled)) / 11)
+    assert (found["b"].cases, found["b"].pages, found["b"].pool) == (3, 3, "P")
+    assert (found["b"].pooled, found["b"].scale) == pytest.approx((pooled, scale))
+    z = []
+    for i in range(4):
+        others = [j for j in range(4) if j != i]
+        pool = np.exp(logs[others].mean())
+        own = [j for j in others if (j < 3) == (i < 3)]
+        group = np.exp((logs[own].sum() + 8 * np.log(pool)) / (len(own) + 8))
+        z.append(rows.log_error[i] / np.exp((logs[others].sum() + np.log(group)) / 4))
+    whole = float(conformal_width(z))
+    assert found["b"].width == pytest.approx(float(shrunk_width(conformal_width(z[:3]), 3, whole)))
+    assert (found["b"].below, found["b"].above) == pytest.approx((whole, whole))  # too few for tails
+    assert found["a"].width == pytest.approx(whole)
+
+
+def test_rows_of_a_page_say_nothing_of_it():
+    """Two rows of one page: the scale of either is that of the other page, worth one row, and the prior."""
+    rows = errors_of("ggg", [0.1, 0.2, 0.4], "xxy")
+    of = coverage.Others(rows, "left")
+    z = of.normalised(np.zeros(3, dtype=bool))
+    assert z == pytest.approx([0.25, 0.5, 0.4 / local_scale([2.0], [np.log(0.02)], np.exp(np.log(0.02) / 2))])
+    without = of.normalised(np.array([True, False, False]))
+    assert without[2] == pytest.approx(0.4 / 0.2)
 
 
 def test_what_was_measured_is_written_once():
-    same = {"part": "decode", "kind": "dense", "chip": "c", "on": "s", "sequences": 1.0, "length": 2.0, "size": 3.0}
-    rows = pd.DataFrame({"group": [*"baba"], "ranks": [4, 2, 4, 1]} | same)
+    rows = errors_of("baba", 0.5, "x" * 4, ranks=[4, 2, 4, 1])
     found = coverage.hulls(rows)
     assert found[["group", "ranks"]].values.tolist() == [["a", 1], ["a", 2], ["b", 4]]
     assert found.index.tolist() == [0, 1, 2]
-    assert list(found)[4:] == ["stack", "ranks", "batch", "length", "size"]
+    assert list(found)[4:9] == ["stack", "ranks", "batch", "length", "size"]
+    assert list(found)[9:] == ["source", "log_error", "unknown"]
 
 
 def test_no_row_outside_its_band_is_called_measured(validated):

@@ -569,7 +569,7 @@ def test_what_an_answer_of_two_parts_may_be_off(name, under_load, alone):
 
 def test_widths_under_load_and_of_memory_are_those_of_their_own_rows():
     """Those of a step are told from those of loaded servers, and a memory's from a step's."""
-    ask = {"mapping": tm.Mapping(tp=8), "batch": 32, "context": 4096}
+    ask = {"mapping": tm.Mapping(tp=8), "batch": 4, "context": 4096}  # inside of the rows of steps
     step = tm.decode_step("llama-3.1-8b", "trn2.48xlarge", **ask)
     fit = tm.memory_fit("llama-3.1-8b", "trn2.48xlarge", **ask)
     assert step.widths("time_s") == step.widths("tokens_per_s") == step.judge().sides

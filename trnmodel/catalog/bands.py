@@ -1,9 +1,9 @@
-"""The files of intervals: widths of left-out errors by group, and every configuration that was measured.
+"""The files of intervals: the scale of left-out errors by group, and every configuration that was measured.
 
-`python -m trnlab.accuracy` writes `data/evidence/bands.csv`, a line for each group, and
-`data/evidence/hulls.csv`, a line for each configuration; `trnmodel.bands` judges questions by them. `python -m
-trnlab.outliers` writes `data/evidence/outliers.csv`, the measured rows that lie outside the band of their
-own configuration.
+`python -m trnlab.accuracy` writes `data/evidence/bands.csv`, a line for each group, and `data/evidence/hulls.csv`, a
+line for each configuration with its left-out error and its page; `trnmodel.bands` judges questions by them. `python -m
+trnlab.outliers` writes `data/evidence/outliers.csv`, the measured rows that lie outside the band of their own
+configuration.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ AXES = ("ranks", "batch", "length", "size")
 
 
 class Width(msgspec.Struct, frozen=True):
-    """A group of measured configurations: its own quantile, that of its pool, and the width between them.
+    """A group of measured configurations: the typical size of its errors, and how many times that the 90 % band is.
 
-    `below` and `above` are those of a time of the group where its chip has rows: errors of one sign can be larger.
+    `scale` is a geometric mean over pages, `pooled` that of all groups of the pool. `width`, `below` and `above` are
+    quantiles of errors over their local scale, on both sides together and on either side of a time.
     """
 
     group: str
     pool: str
     cases: int
-    quantile: float
+    pages: int
+    scale: float
     pooled: float
     width: float
     below: float
@@ -38,7 +40,11 @@ class Width(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """What was measured: part of the model that is asked, kind of model, chip, stack, and a value on each axis."""
+    """What was measured: its labels, a value on each axis, and how far the prediction was off.
+
+    `log_error` is the logarithm of predicted over measured time, of a prediction that has not seen the page (or, of
+    what has no constants, the row); `unknown` counts the columns that matter and were not stated.
+    """
 
     group: str
     part: str
@@ -49,6 +55,9 @@ class Row(msgspec.Struct, frozen=True):
     batch: str
     length: str
     size: str
+    source: str
+    log_error: float
+    unknown: int
 
 
 class Outlier(msgspec.Struct, frozen=True):
@@ -74,9 +83,10 @@ def outliers() -> dict[tuple[str, str, str, str], dict[str, dict[str, float]]]:
     return places
 
 
-def read() -> tuple[dict[str, NDArray], NDArray, dict[str, Width]]:
-    """Return the configurations side by side, by label and by axis, and the widths of groups."""
+def read() -> tuple[dict[str, NDArray], NDArray, dict[str, NDArray], dict[str, Width]]:
+    """Return the configurations side by side: labels, values by axis, errors; and the widths of groups."""
     rows = read_csv(HULLS, Row)
     labels = {name: np.array([getattr(row, name) for row in rows], dtype=object) for name in LABELS}
     values = np.array([[float(getattr(row, axis) or nan) for row in rows] for axis in AXES])
-    return labels, values, {one.group: one for one in read_csv(BANDS, Width)}
+    errors = {name: np.array([getattr(row, name) for row in rows]) for name in ("source", "log_error", "unknown")}
+    return labels, values, errors, {one.group: one for one in read_csv(BANDS, Width)}

@@ -125,24 +125,24 @@ def place(r: Reading) -> dict[str, float]:
 
 def rows_basis_of(r: Reading) -> Basis:
     """Return what the rows near a reading say of its prediction, with their half-width."""
-    return _rows_basis(r, place(r))
+    return _rows_basis(r, place(r), r.unknown)
 
 
-def _rows_basis(r: Reading, points: Mapping[str, Any]) -> Basis:
-    """Return what the rows near some points say of a prediction like a reading's."""
+def _rows_basis(r: Reading, points: Mapping[str, Any], unknown: Any) -> Basis:
+    """Return what the rows near some points say of a prediction like a reading's; columns are `unknown` at each."""
     about, kind, chip, on = where(r).values()
     if about in PLAIN:
-        return plain_rows_basis(about, chip, on, points)
+        return plain_rows_basis(about, chip, on, points, unknown)
     own = bare_chip(r)
-    return rows_basis(stack_of(r), own, r.mapping[3] or own.lnc_default, about, kind, points)
+    return rows_basis(stack_of(r), own, r.mapping[3] or own.lnc_default, about, kind, points, unknown)
 
 
-def _basis(r: Reading, points: Mapping[str, Any]) -> Basis:
+def _basis(r: Reading, points: Mapping[str, Any], unknown: Any) -> Basis:
     """Return what a prediction like a reading's rests on at points: the rows near them, and those that contradict it.
 
     A rate is slow where the time is long.
     """
-    found, (about, kind, chip, on) = _rows_basis(r, points), where(r).values()
+    found, (about, kind, chip, on) = _rows_basis(r, points, unknown), where(r).values()
     if is_rate(r.meaning) and found.tails is not None:
         found = found._replace(tails=found.tails[::-1])
     return found if np.all(found.word == "ideal") else contradicted(found, about, kind, chip, on, points)
@@ -224,7 +224,7 @@ def _bases(of: Iterable[Reading]) -> dict[Reading, Basis]:
     for group in grouped(of, _ground):
         places = [place(r) for r in group]
         points = {axis: np.array([one[axis] for one in places]) for axis in places[0]}
-        basis = _basis(group[0], points)
+        basis = _basis(group[0], points, np.array([r.unknown for r in group]))
         columns = [np.broadcast_to(x, len(group)) for x in (basis.word, basis.reason, basis.width, *basis.sides)]
         for r, word, reason, width, below, above in zip(group, *columns, strict=True):
             found[r] = Basis(word, reason, width, (below, above))

@@ -123,7 +123,7 @@ class Reading:
     new_tokens: float  # positions that a decode step takes
     moe_ep: int  # ranks of a TP group that hold whole experts
     machines: int  # that the row names, "4x trn1.32xlarge"
-    unknown: int = 0  # columns that matter and that nothing states
+    unknown: float = 0  # columns that matter and that nothing states
     engine: str = ""  # that is stated, whether its stack is known or not
 
     def __hash__(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.bands import ABSENT_OCTAVES, spread
+from trnmodel.bands import spread
 from trnmodel.catalog.specs import Precision
 from trnmodel.catalog.trainers import Trainer, shipped
 from trnmodel.formulas import training as page
@@ -16,6 +16,7 @@ from trnmodel.formulas.bands import grown_width
 from trnmodel.formulas.moe import dispatched_bytes
 from trnmodel.formulas.step import attended_pairs, buffer_bytes, fullest_share, overlapped_s
 from trnmodel.models.transformer import Transformer
+from trnmodel.neighbours import ABSENT_OCTAVES
 from trnmodel.result import Basis
 from trnmodel.steps.assemble import Message
 from trnmodel.steps.legal import RULES, of_lengths
