@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from trnlab import comparators, coverage, forms
+from trnlab import comparators, coverage, forms, pages
 from trnlab.naive import regression
+from trnlab.pages import named
 from trnmodel.catalog.load import DATA
 from trnmodel.evidence.fit import MEANINGS, Case, cases, fitted_errors, labels, log_errors, readable
 from trnmodel.evidence.meanings import PLAIN
@@ -30,7 +31,6 @@ from trnmodel.evidence.rows import (
     POWERS,
     PRODUCTS,
     RUNS,
-    SIDES,
     published,
     read_rows,
     save,
@@ -52,7 +52,6 @@ INSIDE = "model left out, form chosen inside"  # of the rows that the tried form
 LEAVING: Mapping[str, Callable[[Case], str]] = {
     LEFT_OUT: lambda case: case.model,
     CHIP: lambda case: case.family,
-    SOURCE: lambda case: case.source,
 }
 UNFITTED = (
     "prefill, profiled MFU",
@@ -65,6 +64,9 @@ UNFITTED = (
     "serving, throughput",
     "serving, latency of a request",
     "serving, TTFT in a queue",
+    "serving, waiting in a queue",
+    "steps cut into graphs",
+    "GPUs in tables of Trainium",
     "memory footprint",
 )  # uses that rules give rows, in the order of the table
 SAME = "constants from these rows"
@@ -120,24 +122,12 @@ def outside() -> pd.DataFrame:
     import pandas as pd
 
     rows = counted(validation())
-    rows = rows[~rows.use.isin([PLAIN, "model", UNSTATED, *KERNELS])]
+    rows = rows[~rows.use.isin([PLAIN, "model", UNSTATED, *KERNELS, *pages.APART_USES])]
     of = list(readable(texts(rows)))
     table = pd.DataFrame({**labels(of), "use": rows.use.to_numpy(), "error": rows.error.to_numpy()})
-    left = _left_products()
-    shapes = [tuple(float(dict(case.reading.asked).get(name, 0)) for name in SIDES) for case in of]
-    found = [left.get(shape, float(error)) for shape, error in zip(shapes, table.error, strict=True)]
-    table["error"] = np.where(table.use == PRODUCTS_USE, found, table.error)
-    named = table.part.isin(["kernel", "collective"])
-    by_stack = (table.part + ", " + table["on"]).str.removesuffix(", ")
-    return table.assign(split=OUTSIDE, group=by_stack.where(named, rows.use.to_numpy()))
-
-
-def _left_products() -> dict[tuple[float, ...], float]:
-    """Error of each product of Trainium3, by its sides, under constants fitted to the other files."""
-    from trnlab.kernels import product_accuracy
-
-    table = product_accuracy()
-    return dict(zip(zip(*(table[name] for name in SIDES), strict=True), table.left_out_error, strict=True))
+    table["error"] = pages.with_products(of, table.use, table.error)
+    groups = [named(*row) for row in zip(table.use, table.part, table["on"], strict=True)]
+    return table.assign(split=OUTSIDE, group=groups)
 
 
 def shipped(path: Path = RESIDUALS) -> pd.DataFrame:
@@ -165,8 +155,8 @@ def write_bands() -> None:
 def how_often() -> pd.DataFrame:
     """How often intervals hold (`coverage.summary`) by what is left out: `split` is the first column.
 
-    With the source left out, kernels, collectives and other chips have their shape or model left out, as their
-    constants have; with the page left out everywhere, no row of a page says anything of another row of it.
+    With the page left out, other chips have their model left out, as their constants have; with the page left out
+    everywhere, no row of a page says anything of another row of it.
     """
     import pandas as pd
 
@@ -180,30 +170,38 @@ def left_out_rows(split: str = LEFT_OUT) -> pd.DataFrame:
     """Errors of configurations under a fit without them, where there is one, as logarithms of times.
 
     Ours and other chips'; of a rate the sign is turned. `left` is what was left out with each: what the split says, or
-    of a page that no kernel, collective or other chip has a fit without, the model or the shape.
+    of other chips the model.
 
     Parameters
     ----------
     split : str
-        "model left out", "chip left out" or "source left out". [-]
+        "model left out", "chip left out" or "page left out". [-]
     """
     import pandas as pd
 
     column = "chip_left_out_error" if split == CHIP else "model_left_out_error"
     others = shipped(comparators.RESIDUALS)
     others = others.assign(error=others[column].fillna(others.chip_left_out_error))
-    own = [
-        rows[rows.split.isin([split, LEFT_OUT] if path == KERNEL_RESIDUALS else [split])]
-        for path, rows in ((path, shipped(path)) for path in FILES)
-    ]
-    table = pd.concat([*own, shipped(OTHER_RESIDUALS), others], ignore_index=True)
+    table = pd.concat([*_own(split), others], ignore_index=True)
     table = table[np.isfinite(table.error)]
     sign = np.where([is_rate(meaning) for meaning in table.meaning], -1.0, 1.0)
     table = table.assign(log_error=sign * np.log1p(table.error)).reset_index(drop=True)
     table["pool"] = list(map(coverage.pool_of, table.group, table.part))
-    paged = (split == SOURCE) & (table.pool == coverage.MODELS)
+    paged = (split == SOURCE) & (table.pool != coverage.OTHERS) & (table.group != comparators.ALL_REDUCE)
     by = table[BY[CHIP]] if split == CHIP else table.model
     return table.assign(left=table.source.where(paged, by))
+
+
+def _own(split: str) -> list[pd.DataFrame]:
+    """Return the tables of errors of Trainium and Inferentia by a split; by page all rows stand in one."""
+    if split == SOURCE:
+        rows = shipped(pages.RESIDUALS)
+        return [rows[rows.use != UNSTATED].assign(split=SOURCE)]
+    own = [
+        rows[rows.split.isin([split, LEFT_OUT] if path == KERNEL_RESIDUALS else [split])]
+        for path, rows in ((path, shipped(path)) for path in FILES)
+    ]
+    return [*own, shipped(OTHER_RESIDUALS)]
 
 
 def held(split: str = LEFT_OUT) -> pd.DataFrame:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 COVERAGE = DATA / "evidence" / "coverage.csv"
-POOLS = {"kernel": "kernels", "collective": "collectives"}  # by part; other chips are a pool, and so is all else
+POOLS = {"kernel": "kernels", "collective": "collectives", "launched": "launches"}  # by part; other chips are a pool
 OTHERS, MODELS = "other chips", "models"
 PLACE = {"ranks": "ranks", "batch": "sequences", "length": "length", "size": "size"}
 TELLING = ["group", "part", "kind", "chip", "on", *PLACE.values(), "source", "log_error", "unknown"]

@@ -8,45 +8,54 @@ pages. `python -m trnlab.pages` writes `data/evidence/residuals_pages.csv`; it t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from trnmodel.catalog.load import DATA
-from trnmodel.evidence.columns import TRAINING
+from trnmodel.evidence.columns import ENERGY, TRAINING
 from trnmodel.evidence.fit import MEANINGS, USES, Case, Parameter, cases, fit, group_of, labels, readable, tuned, unique
 from trnmodel.evidence.questions import predict
 from trnmodel.evidence.readings import MODELLESS
-from trnmodel.evidence.rows import UnreadableRowError, published, save, texts
+from trnmodel.evidence.rows import SIDES, UnreadableRowError, published, save, texts
 
 if TYPE_CHECKING:
     import pandas as pd
 
 RESIDUALS = DATA / "evidence" / "residuals_pages.csv"
+MACHINES = ("kernel", "collective", "launched")  # parts without a model
+APART = (TRAINING, ENERGY)  # judged by `trnlab.residuals`
+APART_USES = ("training", "energy")
+PRODUCTS_USE = "tuned-gemm"
 FITTED = (*MEANINGS, *(use for use in USES if use.startswith("framework")))  # groups with rows of Trainium
 
 
-def constants_without(group: str, of: Sequence[Case]) -> dict[str, dict[Parameter, float]]:
-    """Return the constants of a group fitted to the rows of all pages but one, by that page."""
-    pages = dict.fromkeys(case.source for case in of)
-    return {page: fit([case for case in of if case.source != page], group) for page in pages}
+def _without(page: str, group: str, of: Sequence[Case]) -> dict[Parameter, float]:
+    """Return the constants of a group fitted to the rows of all pages but one."""
+    return fit([case for case in of if case.source != page], group)
 
 
 def by_page(groups: Sequence[str] = FITTED) -> dict[str, dict[Parameter, float]]:
     """Return the constants of all groups without a page, by page; others stay as they are shipped."""
     rows, found = published(), defaultdict[str, dict[Parameter, float]](dict)
-    for group in groups:
-        for page, values in constants_without(group, cases(rows, group)).items():
-            found[page] |= values
+    with ProcessPoolExecutor() as workers:
+        for group in groups:
+            of = cases(rows, group)
+            pages = [*dict.fromkeys(case.source for case in of)]
+            for page, values in zip(pages, workers.map(partial(_without, group=group, of=of), pages), strict=True):
+                found[page] |= values
     return found
 
 
 def strangers() -> list[Case]:
     """Return the configurations of all rows as a stranger has them, read from their cells alone."""
-    return unique(readable(texts(published()), statements=False))
+    rows = readable(texts(published()), statements=False)
+    return unique(case for case in rows if not case.reading.meaning.startswith(APART))
 
 
 def errors(of: Sequence[Case], without: Mapping[str, Mapping[Parameter, float]]) -> pd.DataFrame:
@@ -67,19 +76,44 @@ def errors(of: Sequence[Case], without: Mapping[str, Mapping[Parameter, float]])
     """
     import pandas as pd
 
-    table = pd.DataFrame(labels(of))
-    uses = [case.reading.use for case in of]
-    groups = [group_of(case.reading) for case in of]
+    table = pd.DataFrame(labels(of)).assign(use=[case.reading.use for case in of])
+    table["group"] = [group_of(case.reading) or named(use, part, on) for case, use, part, on in _named(of, table)]
     pairs = [_pair(case, without.get(case.source, {})) for case in of]
     columns = dict(zip(("error", "default_error"), np.array(pairs).T, strict=True))
-    return table.assign(use=uses, group=groups, **columns)
+    return table.assign(**columns | {"error": with_products(of, table.use, columns["error"])})
+
+
+def with_products(of: Sequence[Case], uses: Iterable[str], errors: Iterable[float]) -> list[float]:
+    """Return errors, those of products of Trainium3 under constants fitted to the other files of their shapes."""
+    from trnlab.kernels import product_accuracy
+
+    table = product_accuracy()
+    left = dict(zip(zip(*(table[name] for name in SIDES), strict=True), table.left_out_error, strict=True))
+    shapes = [tuple(float(dict(case.reading.asked).get(name, 0)) for name in SIDES) for case in of]
+    found = zip(shapes, uses, errors, strict=True)
+    return [left.get(shape, error) if use == PRODUCTS_USE else error for shape, use, error in found]
+
+
+def _named(of: Sequence[Case], table: pd.DataFrame) -> Iterator[tuple[Case, str, str, str]]:
+    return zip(of, table.use, table.part, table["on"], strict=True)
+
+
+def named(use: str, part: str, on: str) -> str:
+    """Return the group of rows that no constant is fitted to: kernels by how they are written, others by their use.
+
+    Examples
+    --------
+    >>> named("tuned-nki", "kernel", "stack-nki"), named("one", "collective", ""), named("dma", "memory", "")
+    ('kernel, stack-nki', 'collective', 'dma')
+    """
+    return f"{part}, {on}".removesuffix(", ") if part in MACHINES else use
 
 
 def _pair(case: Case, values: Mapping[Parameter, float]) -> tuple[float, float]:
     """Return the error of a case with its own software and with the chip's, under some constants."""
     tune, r, none = tuned(values) if values else None, case.reading, float("nan")
     own = predict(r, tune) / case.measured - 1
-    if r.meaning.startswith((*MODELLESS, TRAINING)) or not r.stack:
+    if r.meaning.startswith(MODELLESS) or not r.stack:
         return own, none if r.stack else own
     with suppress(UnreadableRowError):
         return own, predict(replace(r, stack=""), tune) / case.measured - 1

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FOLDER = DATA / "evidence" / "tables"
 TARGETS, TABLE, ROWS = (DATA / "evidence" / f"{name}.csv" for name in ("targets", "accuracy", "judged"))
 FITTED, LEFT_OUT, FAMILY = "as fitted", "model left out", "Trn2 from Trn1 and Inf2"
-CHIP, SOURCE = "chip left out", "source left out"
+CHIP, SOURCE = "chip left out", "page left out"
 OUTSIDE = "outside the fits"
 BY: Mapping[str, str] = {LEFT_OUT: "model", CHIP: "chip", SOURCE: "source"}  # what a split leaves out
 GROUPS: Mapping[str, str] = {
