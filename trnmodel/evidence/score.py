@@ -134,10 +134,10 @@ def validate(rows: pd.DataFrame | str | Path, models: Mapping[str, Any] | None =
     table : pandas.DataFrame
         The rows with `predicted` (in the row's unit), `error` (predicted / measured - 1), `low` and `high` (the
         90 % interval, from the errors of rows nearby and wider the further these are), `basis` and `basis_reason` (what
-        it rests on, and how far it lies from the nearest row), `meaning`, `model`, `chip`, `stack`, `configuration` (a key that rows
-        of one configuration share), `weight`, `set_aside` (why a predicted row does not count), `skipped` (why a row
-        has no prediction), `use` (what a row is used for) and `rules` (those of `data/evidence/rules.csv` that had a
-        say, in order). A row without an `id` gets one that follows from its cells.
+        it rests on, and how far it lies from the nearest row), `meaning`, `model`, `chip`, `stack`, `configuration` (a
+        key that rows of one configuration share), `weight`, `set_aside` (why a predicted row does not count), `skipped`
+        (why a row has no prediction), `use` (what a row is used for) and `rules` (those of `data/evidence/rules.csv`
+        that had a say, in order). A row without an `id` gets one that follows from its cells.
 
     Raises
     ------
