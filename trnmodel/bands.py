@@ -92,13 +92,15 @@ def _basis(judgement: Judgement, width: Any, tails: Any) -> Basis:
 def _judgement_of(basis: Basis) -> Judgement:
     """Return words and reasons of a basis as places in lists."""
     texts = [np.asarray(text, dtype=object) for text in (basis.word, basis.reason)]
-    found = [np.unique(text, return_inverse=True) for text in texts]
-    return Judgement(*(Texts(at.reshape(text.shape), tuple(few)) for text, (few, at) in zip(texts, found, strict=True)))
+    unique = [np.unique(text, return_inverse=True) for text in texts]
+    return Judgement(
+        *(Texts(at.reshape(text.shape), tuple(few)) for text, (few, at) in zip(texts, unique, strict=True))
+    )
 
 
 def _judgement(here: Near, points: Mapping[str, Any], reasons: list[str]) -> Judgement:
     """Return what the rows near points say of them, `reasons` being those that hold for all points."""
-    word = here.words(points)
+    word = here.grounds(points)
     beyond = here.beyond(points, np.equal(word, EXTRAPOLATED))
     texts = tuple("; ".join(filter(None, (*reasons, text))) for text in beyond.texts)
     word = np.full(np.shape(word), EXTRAPOLATED) if reasons else word
@@ -164,8 +166,8 @@ def contradicted(basis: Basis, part: str, kind: str, chip: str, stack: str, poin
     A row is at a point if it has a value within 1 % on each axis that is asked, and none on the others. The width of
     the band stays that of the rows. What is extrapolated anyway keeps its reasons alone.
     """
-    found = _contradicted(_judgement_of(basis), (part, kind, chip, stack), points)
-    return basis._replace(word=found.word.each, reason=found.reason.each)
+    judgement = _contradicted(_judgement_of(basis), (part, kind, chip, stack), points)
+    return basis._replace(word=judgement.word.each, reason=judgement.reason.each)
 
 
 def _contradicted(judgement: Judgement, key: tuple[str, str, str, str], points: Mapping[str, Any]) -> Judgement:
@@ -196,8 +198,8 @@ def stack_judgement(
     first, here, before, lacking = _ground(Same(e), Same(chip), lnc, part, kind)
     if here is None and first.word == "ideal":
         return _judgement_of(first)
-    found = _judgement(here, points, _reasons(before, lacking)) if here else _judgement_of(first)
-    return _contradicted(found, (part, kind, chip.id, e.id), points)
+    judgement = _judgement(here, points, _reasons(before, lacking)) if here else _judgement_of(first)
+    return _contradicted(judgement, (part, kind, chip.id, e.id), points)
 
 
 def rows_basis(
@@ -222,7 +224,7 @@ def stack_reach(e: Efficiencies, chip: Chip, lnc: int, part: str, kind: str, poi
     shape = np.broadcast_shapes(*map(np.shape, points.values()))
     if reasons:
         return Reach(np.broadcast_to(True, shape), *(tails or (width, width)))
-    outside: Any = np.equal(here.words(points), EXTRAPOLATED)
+    outside: Any = np.equal(here.grounds(points), EXTRAPOLATED)
     for _, there in _contradicting((part, kind, chip.id, e.id), points):
         outside = outside | there
     return Reach(np.broadcast_to(outside, shape), *(tails or (width, width)))
@@ -247,8 +249,8 @@ def plain_basis(part: str, chip: str, stack: str, points: Mapping[str, Any]) -> 
     """Return what a kernel or a collective rests on: rows of its chip and stack, and those that contradict it."""
     here = near(part, part, chip, stack)
     reasons = _reasons((), lacks(here, part, part, chip, stack))
-    found = _contradicted(_judgement(here, points, reasons), (part, part, chip, stack), points)
-    return _basis(found, *_widths_at(here, points, reasons))
+    judgement = _contradicted(_judgement(here, points, reasons), (part, part, chip, stack), points)
+    return _basis(judgement, *_widths_at(here, points, reasons))
 
 
 def plain_rows_basis(part: str, chip: str, stack: str, points: Mapping[str, Any], unknown: Any = 0) -> Basis:

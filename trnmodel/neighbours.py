@@ -76,30 +76,32 @@ def sizes_of(log_errors: NDArray, unknown: NDArray) -> NDArray:
 class Cells(NamedTuple):
     """Values of points by axis, which of them each cell has, and the cell of each point.
 
-    No two cells have alike values on all axes, so that what is asked of points is asked of few cells.
+    No two cells have alike values on all axes, so that a question about many points is one about few cells.
     """
 
     values: dict[str, NDArray]
     which: tuple[NDArray, ...]
     places: NDArray
 
-    def asked(self, ask: Callable[[Mapping[str, NDArray], tuple[NDArray, ...]], tuple[NDArray, ...]], rows: int) -> Any:
-        """Return what is asked of cells, in pieces that are compared with all rows at a time."""
+    def evaluate(
+        self, ask: Callable[[Mapping[str, NDArray], tuple[NDArray, ...]], tuple[NDArray, ...]], rows: int
+    ) -> Any:
+        """Return what `ask` gives of all cells, in pieces that are compared with all rows at a time."""
         size = len(self.which[0]) if self.which else 1
         ends = np.array_split(np.arange(size), int(np.ceil(size * max(rows, 1) / MOST)))
-        found = [ask(self.values, tuple(at[some] for at in self.which)) for some in ends]
-        return tuple(np.concatenate(some) for some in zip(*found, strict=True))
+        pieces = [ask(self.values, tuple(at[some] for at in self.which)) for some in ends]
+        return tuple(np.concatenate(some) for some in zip(*pieces, strict=True))
 
 
 def _ranked(keys: NDArray) -> tuple[NDArray, NDArray]:
     """Return the keys that occur, from 0 on, and the place of each key among them."""
     if keys.max(initial=0) > COUNTED:
-        found, places = np.unique(keys, return_inverse=True)
-        return found, places.reshape(keys.shape)
+        occurring, places = np.unique(keys, return_inverse=True)
+        return occurring, places.reshape(keys.shape)
     counts = np.bincount(keys.ravel())
-    found = np.flatnonzero(counts)
-    counts[found] = np.arange(len(found))
-    return found, counts[keys]
+    occurring = np.flatnonzero(counts)
+    counts[occurring] = np.arange(len(occurring))
+    return occurring, counts[keys]
 
 
 def cells(points: Mapping[str, NDArray], keys: Callable[[str, NDArray], NDArray]) -> Cells:
@@ -107,17 +109,17 @@ def cells(points: Mapping[str, NDArray], keys: Callable[[str, NDArray], NDArray]
 
     Examples
     --------
-    >>> found = cells({"batch": np.array([1.0, 2.0, 9.0])}, lambda axis, x: (x > 5).astype(int))
-    >>> found.values["batch"].tolist(), found.places.tolist()
+    >>> grouped = cells({"batch": np.array([1.0, 2.0, 9.0])}, lambda axis, x: (x > 5).astype(int))
+    >>> grouped.values["batch"].tolist(), grouped.places.tolist()
     ([2.0, 9.0], [0, 0, 1])
     """
     values, sizes, joint = dict[str, NDArray](), list[int](), np.zeros((), dtype=np.int64)
     for axis, x in points.items():
-        found, places = _ranked(keys(axis, x))
-        values[axis] = np.empty(len(found))
+        occurring, places = _ranked(keys(axis, x))
+        values[axis] = np.empty(len(occurring))
         values[axis][places.ravel()] = x.ravel()
-        sizes.append(len(found))
-        joint = joint * len(found) + places
+        sizes.append(len(occurring))
+        joint = joint * len(occurring) + places
     every = np.prod(sizes, dtype=float)
     if every <= joint.size:
         cell, at = np.arange(int(every)), joint
@@ -159,15 +161,15 @@ class Near:
         """Return the points on the axes of rows."""
         return {axis: np.asarray(points[axis], dtype=float) for axis in AXES if axis in points}
 
-    def words(self, points: Mapping[str, Any]) -> NDArray:
+    def grounds(self, points: Mapping[str, Any]) -> NDArray:
         """Return the place among `BASES` of each point: a row lies at it, a neighbour does, or none."""
 
         def ask(values: Mapping[str, NDArray], which: tuple[NDArray, ...]) -> tuple[NDArray]:
             at, by = (self._compared(values, which, ratio) for ratio in (STEP, NEIGHBOUR))
             return (np.where(at, 0, np.where(by, 1, 2)).astype(np.int8),)
 
-        found = cells(self._axes(points), self._classes)
-        return found.asked(ask, self.values.shape[1])[0][found.places]
+        grouped = cells(self._axes(points), self._classes)
+        return grouped.evaluate(ask, self.values.shape[1])[0][grouped.places]
 
     def _classes(self, axis: str, x: NDArray) -> NDArray:
         """Return a key of values: values with one key lie alike to all rows, at them, by them and beyond them."""
@@ -188,8 +190,8 @@ class Near:
         def ask(values: Mapping[str, NDArray], which: tuple[NDArray, ...]) -> tuple[NDArray]:
             return (_octaves(values, which, rows).argmin(axis=1),)
 
-        found = cells(self._axes(points), _grid)
-        return np.asarray(found.asked(ask, rows.shape[1])[0][found.places])
+        grouped = cells(self._axes(points), _grid)
+        return np.asarray(grouped.evaluate(ask, rows.shape[1])[0][grouped.places])
 
     def spread(self, points: Mapping[str, Any], away: Any = 0.0) -> tuple[NDArray, NDArray]:
         """Return the scale of errors at points, and its growth with the octaves to the nearest row.
@@ -201,11 +203,11 @@ class Near:
         def ask(values: Mapping[str, NDArray], which: tuple[NDArray, ...]) -> tuple[NDArray, NDArray]:
             return scale_at(errors, _octaves(values, which, errors.places) + errors.away, self.width.scale)
 
-        found = cells(self._axes(points), _grid)
-        scale, octaves = found.asked(ask, len(errors.logs))
+        grouped = cells(self._axes(points), _grid)
+        scale, octaves = grouped.evaluate(ask, len(errors.logs))
         if not np.ndim(away):
-            return scale[found.places], growth(octaves, away)[found.places]
-        return scale[found.places], growth(octaves[found.places], away)
+            return scale[grouped.places], growth(octaves, away)[grouped.places]
+        return scale[grouped.places], growth(octaves[grouped.places], away)
 
     def beyond(self, points: Mapping[str, Any], which: NDArray) -> Texts:
         """Return the axes on which some points lie beyond a factor of two of the jointly nearest row, and how far."""

@@ -16,6 +16,7 @@ from trnlab.comparators import ALL_REDUCE as GPU_COLLECTIVES
 from trnlab.comparators import GROUP as GPUS
 from trnlab.forms import FORMS
 from trnlab.kernels import CONSTANTS, TUNED
+from trnlab.pages import MACHINES
 from trnmodel.catalog import load
 from trnmodel.evidence.fit import MEANINGS, parameters
 from trnmodel.evidence.grounds import part
@@ -25,6 +26,7 @@ from trnmodel.evidence.rows import number, save, texts
 from trnmodel.evidence.score import JUDGED, counted, errors_of
 from trnmodel.evidence.tables import (
     BY,
+    CHIP,
     EXCUSED,
     FAMILY,
     FITTED,
@@ -44,21 +46,21 @@ if TYPE_CHECKING:
 
 COLUMNS = "group split cases median_error mean_error p90_error bias coverage width score constant_score".split()
 COLUMNS += "aside_share aside_error noise naive_median naive_mean target_median target_mean target_p90 reached".split()
-COLUMNS += "constants forms worst_error models".split()
+COLUMNS += "constants forms worst_error models pages default_cases default_median default_mean".split()
 FILE = "file left out"
 GROUP_OF = {line: group for group, line in GROUPS.items()}
 SAME_VALUE = 1e-6  # by which two printed values are one
 PATHS = dict(zip(KERNELS, ("products, torch.compile", "products, torch trace"), strict=True))
 COLLECTIVES, NOWHERE, OTHERS = "collectives, machine stated", "collectives, platform not stated", "other kernels"
-MACHINES = ("kernel", "collective")  # parts without a model
+LAUNCHED = "collectives with their launches"
 TUNED_ON = "tuned kernels, {}"
-LEFT_ROOM = {LEFT_OUT: 1.0, OUTSIDE: 1.0, FILE: 1.0, SOURCE: 1.5, FAMILY: 1.0}  # of a target, by split
+LEFT_ROOM = {LEFT_OUT: 1.0, OUTSIDE: 1.0, FILE: 1.0, SOURCE: 1.0, FAMILY: 1.0}  # of a target, by split
 
 
 def _machine(use: str, about: str, chip: str) -> str:
     """Return the line of a kernel or a collective."""
-    if about == "collective":
-        return NOWHERE if use == UNSTATED else COLLECTIVES
+    if about in ("collective", "launched"):
+        return NOWHERE if use == UNSTATED else LAUNCHED if about == "launched" else COLLECTIVES
     return TUNED_ON.format(load.chip(chip).name) if use in (TUNED, PRODUCTS_USE) else PATHS.get(use, OTHERS)
 
 
@@ -83,6 +85,11 @@ def labelled(rows: pd.DataFrame) -> pd.DataFrame:
 def _line(group: str, split: str, rows: pd.DataFrame) -> dict:
     line = {"group": group, "split": split, **errors_of(rows), "models": rows.model.nunique()}
     line |= {"p90_error": rows.error.abs().quantile(0.9)}
+    if "source" in rows:
+        line |= {"pages": rows.source.nunique()}
+    if "default_error" in rows and rows.default_error.notna().any():
+        both = rows.default_error.dropna().abs()
+        line |= {"default_cases": len(both), "default_median": both.median(), "default_mean": both.mean()}
     if "naive_error" in rows:
         line |= {"naive_median": rows.naive_error.abs().median(), "naive_mean": rows.naive_error.abs().mean()}
     if "inside" in rows:
@@ -97,7 +104,7 @@ def _held_lines(split: str) -> list[dict]:
     kept = kept[~kept.group.isin([GPUS, GPU_COLLECTIVES])]
 
     def line(group: str, use: str, about: str, chip: str) -> str:
-        if group in GROUPS or split != LEFT_OUT:
+        if group in GROUPS or split == CHIP:
             return GROUPS.get(group, "")
         return _machine(use, about, chip) if about in MACHINES else group if group in UNFITTED else ""
 
@@ -106,7 +113,7 @@ def _held_lines(split: str) -> list[dict]:
     tuned = TUNED_ON.format(load.chip("trainium3").name)
     for name, some in kept[kept.line != ""].groupby("line"):
         own = name in GROUPS.values() or name in PATHS.values()
-        lines.append(_line(name, split if own else FILE if name == tuned else OUTSIDE, some))
+        lines.append(_line(name, split if own or split == SOURCE else FILE if name == tuned else OUTSIDE, some))
     return lines
 
 
@@ -178,7 +185,7 @@ def accuracy_table(judged: pd.DataFrame) -> pd.DataFrame:
     found["constants"] = found.group.map(constants()).fillna(0).astype(int)
     found["forms"] = [len(FORMS.get(GROUP_OF.get(line, ""), ())) or 1 for line in found.group]
     tuned = sorted(name for name in set(found.group) if name.startswith("tuned"))
-    order = [*GROUPS.values(), *tuned, *PATHS.values(), OTHERS, COLLECTIVES, NOWHERE, *UNFITTED]
+    order = [*GROUPS.values(), *tuned, *PATHS.values(), OTHERS, COLLECTIVES, LAUNCHED, NOWHERE, *UNFITTED]
     splits = [FITTED, LEFT_OUT, INSIDE, *list(BY)[1:], FAMILY, OUTSIDE, FILE, SAME]
     places = found.group.map(order.index) * len(splits) + found.split.map(splits.index)
     return found.reindex(columns=COLUMNS).iloc[np.argsort(places.to_numpy(), kind="stable")].reset_index(drop=True)
@@ -187,7 +194,7 @@ def accuracy_table(judged: pd.DataFrame) -> pd.DataFrame:
 def write(judged: pd.DataFrame, table: pd.DataFrame) -> None:
     """Write the table and the judged rows, five significant digits each."""
     save(table, TABLE, "%.5g")
-    save(judged[["id", *(name for name in JUDGED if name not in ("rules", "basis_reason"))]], ROWS, "%.5g")
+    save(judged[["id", *(name for name in JUDGED if name not in ("patterns", "basis_reason"))]], ROWS, "%.5g")
 
 
 TIMES = ("decode-step", "decode-throughput", "prefill", "one-prefill", "batch-prefill", "forward", "loaded-step")
