@@ -14,7 +14,7 @@ from msgspec.structs import replace as replaced
 
 from trnmodel.arguments import shown
 from trnmodel.evidence.names import model_of
-from trnmodel.evidence.records import Record, document, is_known, words
+from trnmodel.evidence.records import Record, document, is_known, patterns, words
 from trnmodel.evidence.records import read as read_record
 from trnmodel.evidence.rows import WIDE, UnreadableRowError, number
 from trnmodel.evidence.words import contradiction, filled
@@ -162,7 +162,7 @@ def decide(row: Mapping[str, str], statements: bool = True) -> Decision:
     row = filled(row)
     record, used = read_record(row, statements)
     try:
-        question, say, use, unknown = _asked(row, record)
+        question, say, use, unknown = _asked(row, record, used)
     except UnreadableRowError as reason:
         return Decision(ASIDE, {}, "", 0.0, str(reason), used, record)
     return Decision(question, say, use or PLAIN, float(question != ASIDE), "", used, record, unknown)
@@ -211,13 +211,13 @@ def _voting(one: Decision, run: tuple, middles: set[tuple[tuple, str]]) -> Decis
 Asked = tuple[str, dict[str, str], str, tuple[str, ...]]
 
 
-def _asked(row: Mapping[str, str], record: Record) -> Asked:
+def _asked(row: Mapping[str, str], record: Record, used: Sequence[str]) -> Asked:
     """Return question, arguments, use and unknown columns of a record; raises UnreadableRowError for none."""
     cells = words(row)
     kind = cells["kind"]
     row = {**row, "kind": kind, "phase": cells["phase"]}
     if record.measure == "part":
-        raise UnreadableRowError(f"{MEANING}: {shown(row.get('metric', ''))} is a part, a share or a price")
+        raise UnreadableRowError(f"{MEANING}: {shown(row.get('metric', ''))}: {_why_part(used)}")
     if record.measure == "other_model":
         raise UnreadableRowError(f"{MODEL}: {shown(row.get('workload', ''))} is not a language model")
     if odd := contradiction(row):
@@ -227,6 +227,12 @@ def _asked(row: Mapping[str, str], record: Record) -> Asked:
     raise UnreadableRowError(
         f"{MEANING}: no pattern gives a meaning to metric {shown(row.get('metric', ''))} of kind {shown(kind)}"
     )
+
+
+def _why_part(used: Sequence[str]) -> str:
+    """Return why a number is a part of what a user meets: what the last pattern says that found it so."""
+    notes = {one.name: one.note for one, *_, fills in patterns() if fills.get("measure") == "part"}
+    return next((notes[name] for name in reversed(used) if name in notes), "one line of a listing, which says no more")
 
 
 def _refused(row: Mapping[str, str]) -> UnreadableRowError:
@@ -422,7 +428,7 @@ def _encoder(row: Mapping[str, str], record: Record) -> Asked:
     if record.measure not in ENCODERS:
         raise _refused(row)
     if not (row.get("seq_len") or row.get("input_len") or record.prompt_bucket):
-        raise UnreadableRowError(f"{MEANING}: column max_tokens: the sequence length is not printed")
+        raise UnreadableRowError("no input length, nor a compiled length")
     question = ENCODERS[record.measure]
     say = {
         "stack": "" if record.engine else "torch-neuronx",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from trnmodel.declared import Checked, declare
 from trnmodel.evidence.grounds import Judged, banded, where
 from trnmodel.evidence.meanings import Decision, decisions
 from trnmodel.evidence.readings import Reading, reading
-from trnmodel.evidence.rows import MEASURED, UnreadableRowError, measure, published, read_table, text, texts
+from trnmodel.evidence.rows import COLUMNS, MEASURED, UnreadableRowError, measure, published, read_table, text, texts
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 
@@ -26,7 +27,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 JUDGED = ["predicted", "error", "low", "high", "basis", "basis_reason"]
-JUDGED += "meaning model chip stack configuration weight set_aside skipped use unknown patterns".split()
+JUDGED += "meaning model chip stack configuration weight set_aside skipped missing use unknown patterns".split()
+LACKS = {
+    "machine": r"^(machine|instance)|cannot exist",
+    "model": r"^model",
+    "output_len": r"^no output length",
+    "input_len": r"^no input length",
+    "seq_len": r"^no (context|length of a sequence)",
+    "tokens": r"^no tokens",
+}  # what a row lacks, by the reason why it has no prediction; else the column that the reason begins with
 NOT_PREDICTED, NOT_COUNTED = "not predicted", "predicted, not counted"
 LINES = ("fit", "rate", "null", "network")  # uses of rows that are no prediction of ours
 
@@ -85,6 +94,23 @@ def _read(
         return reason, math.nan
 
 
+def missing(reason: str) -> str:
+    """Return what a row lacks that has no prediction: its meaning, model or machine, or a column.
+
+    Examples
+    --------
+    >>> missing("instance 'trn9' is unknown"), missing("no output length"), missing("unit 'GB': units are s")
+    ('machine', 'output_len', 'unit')
+    >>> missing("meaning: a share"), missing("")
+    ('meaning', '')
+    """
+    named = next((name for name, pattern in LACKS.items() if re.search(pattern, reason)), "")
+    first = re.match(r"\w+", reason)
+    return named or (
+        first[0] if first and first[0] in (*COLUMNS, "note") and first[0] != "metric" else "meaning" if reason else ""
+    )
+
+
 def _line(d: Decision, r: Reading | UnreadableRowError, measured: float, judged: Judged) -> dict[str, Any]:
     """Return what is written beside a row: its prediction and meaning, or the reason for none."""
     line: dict[str, Any] = dict.fromkeys(JUDGED, "") | {
@@ -95,7 +121,7 @@ def _line(d: Decision, r: Reading | UnreadableRowError, measured: float, judged:
     }
     line |= dict.fromkeys(("predicted", "error", "low", "high"), math.nan)
     if isinstance(judged, UnreadableRowError) or isinstance(r, UnreadableRowError):
-        return line | {"skipped": str(judged)}
+        return line | {"skipped": str(judged), "missing": missing(str(judged))}
     value, low, high = (end / r.scale for end in judged[:3])
     return line | {
         "predicted": value,
@@ -143,13 +169,14 @@ def validate(rows: pd.DataFrame | str | Path, models: Mapping[str, Any] | None =
     Returns
     -------
     table : pandas.DataFrame
-        The rows with `predicted` (in the row's unit), `error` (predicted / measured - 1), `low` and `high` (the
-        90 % interval, from the errors of rows nearby and wider the further these are), `basis` and `basis_reason` (what
-        it rests on, and how far it lies from the nearest row), `meaning`, `model`, `chip`, `stack`, `configuration` (a
-        key that rows of one configuration share), `weight`, `set_aside` (why a predicted row does not count), `skipped`
-        (why a row has no prediction), `use` (what a row is used for), `unknown` (columns that matter and that nothing
-        states) and `patterns` (those of `data/evidence/patterns.csv` that had a say, in order). A row without an `id`
-        gets one that follows from its cells.
+        The rows with `predicted` (in the row's unit), `error` (predicted / measured - 1), `low` and `high` (the 90 %
+        interval, from the errors of rows nearby and wider the further these are), `basis` and `basis_reason` (what it
+        rests on, and how far it lies from the nearest row), `meaning`, `model`, `chip`, `stack`, `configuration` (a key
+        that rows of one configuration share), `weight`, `set_aside` (why a predicted row does not count), `skipped`
+        (why a row has no prediction), `missing` (what it lacks for one: "meaning", "model", "machine" or a column),
+        `use` (what a row is used for), `unknown` (columns that matter and that nothing states) and `patterns` (those of
+        `data/evidence/patterns.csv` that had a say, in order). A row without an `id` gets one that follows from its
+        cells.
 
     Raises
     ------

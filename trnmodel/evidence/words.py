@@ -1,4 +1,4 @@
-"""Rows in the words of the rules: what others call a metric, a unit, a workload -> what `rules.csv` calls it."""
+"""Rows in one set of words: what others call a metric, a unit, a workload -> what `patterns.csv` calls it."""
 
 from __future__ import annotations
 
