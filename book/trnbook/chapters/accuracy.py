@@ -16,7 +16,6 @@ from trnmodel.evidence.tables import (
     COPIES,
     EXCUSED,
     FAMILY,
-    FITTED,
     GROUPS,
     LEFT_OUT,
     OUTSIDE,
@@ -27,7 +26,7 @@ from trnmodel.evidence.tables import (
 from trnmodel.evidence.tables import table as lab_table
 from trnmodel.models.transformer import model
 
-BLIND = DATA / "evidence" / "blind.csv"
+BLIND, COVERAGE = (DATA / "evidence" / f"{name}.csv" for name in ("blind", "coverage"))
 SPLITS = tuple(BY)
 MARKS = {"yes": "reached", "no": "missed", "": "no target"}
 TITLES = {  # names of a model's parts in the table of blind errors
@@ -69,7 +68,7 @@ def _ended(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def answers(table: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per question: its error on groups left out of the fit, and whether that reaches the target.
+    """Return one row per question: its error on pages that neither fit nor reading has seen, and whether it is met.
 
     Returns
     -------
@@ -77,12 +76,46 @@ def answers(table: pd.DataFrame) -> pd.DataFrame:
         question, configurations, error (median) with error_low (the same) and error_high (90th percentile), mean_error,
         target, coverage, mark ("reached", "missed", "no target"). [-]
     """
-    own = table[table.split.eq(LEFT_OUT) | (~table.split.isin([*SPLITS, FITTED, FAMILY]) & table.reached.ne(""))]
-    rows = own[own.group.isin(GROUPS.values()) | own.target_median.notna()]
+    rows = table[table.split.eq(SOURCE) & (table.group.isin(GROUPS.values()) | table.target_median.notna())]
+    rows = rows.assign(**{name: rows.group.map(_rival(table)[name]) for name in ("naive_median",)})
     lines = _ended(rows).assign(mark=rows.reached.map(MARKS))
     lines = lines.rename(columns={"group": "question", "cases": "configurations", "target_median": "target"})
     names = "question configurations error error_low error_high mean_error target naive_median noise coverage mark"
     return lines[names.split()].reset_index(drop=True)
+
+
+def _rival(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the errors of the naive rival by group, which is fitted without a model."""
+    return table[table.split == LEFT_OUT].set_index("group")
+
+
+def strangers(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the error of each group as a stranger meets it, beside that of an unseen model and of the chip's software.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        group, cases, pages, median_error, mean_error, p90_error, coverage and score of the 90 % interval with the page
+        left out; model_left_out_median_error; default_median_error: asked with the chip's own software. [-]
+    """
+    rows = table[table.split == SOURCE]
+    models = table[table.split.isin([LEFT_OUT, OUTSIDE])].drop_duplicates("group").set_index("group").median_error
+    named = {"default_median": "default_median_error"}
+    shown = ["group", "cases", "pages", *ERRORS, "coverage", "score", "constant_score"]
+    found = rows.assign(model_left_out_median_error=rows.group.map(models)).rename(columns=named)
+    return found[[*shown, "model_left_out_median_error", *named.values()]].reset_index(drop=True)
+
+
+def coverage() -> pd.DataFrame:
+    """Return how often intervals hold, as it was written: by split, and of all rows, by basis, pool and group."""
+    return pd.read_csv(COVERAGE)
+
+
+def bases(coverage: pd.DataFrame) -> pd.DataFrame:
+    """Return how often intervals hold by what a prediction rests on, its share, median error and width."""
+    rows = coverage[coverage.split.eq(SOURCE) & coverage.of.isin(["basis", "all"])]
+    names = "share cases inside fast slow median_error width score constant_score".split()
+    return rows[["name", *names]].rename(columns={"name": "basis"}).reset_index(drop=True)
 
 
 def missed(table: pd.DataFrame) -> pd.DataFrame:
