@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,7 @@ from trnmodel.evidence.rows import (
     POWERS,
     PRODUCTS,
     RUNS,
+    THIRD,
     published,
     read_rows,
     save,
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
 RESIDUALS, KERNEL_RESIDUALS, OTHER_RESIDUALS = (
     DATA / "evidence" / f"residuals{of}.csv" for of in ("", "_kernels", "_outside")
 )
-EVERY = (MEASURED, LATER, COMPARATORS, COLLECTIVES, PRODUCTS, RUNS, POWERS)  # rows that rules are for
+EVERY = (MEASURED, LATER, THIRD, COMPARATORS, COLLECTIVES, PRODUCTS, RUNS, POWERS)  # tables with pages
 FILES: Mapping[Path, tuple[str, ...]] = {RESIDUALS: tuple(MEANINGS), KERNEL_RESIDUALS: KERNELS}
 INSIDE = "model left out, form chosen inside"  # of the rows that the tried forms move
 LEAVING: Mapping[str, Callable[[Case], str]] = {
@@ -67,6 +69,7 @@ UNFITTED = (
     "serving, waiting in a queue",
     "steps cut into graphs",
     "GPUs in tables of Trainium",
+    pages.OTHER,
     "memory footprint",
 )  # uses that rules give rows, in the order of the table
 SAME = "constants from these rows"
@@ -103,14 +106,21 @@ def residuals(groups: Iterable[str] = MEANINGS) -> pd.DataFrame:
     """
     import pandas as pd
 
-    frames, rows = [], published()
-    for group in groups:
-        of = cases(rows, group)
-        asked = {"group": group, **labels(of)}
-        for split, error, naive in _errors(of, group):
-            table = pd.DataFrame({"split": split, **asked, "error": error, "naive_error": naive})
-            frames.append(table.dropna(subset="error"))
-    return pd.concat(frames, ignore_index=True)
+    with ProcessPoolExecutor() as workers:
+        return pd.concat(workers.map(_residuals, groups), ignore_index=True)
+
+
+def _residuals(group: str) -> pd.DataFrame:
+    """Return the errors of one group, one split below the other."""
+    import pandas as pd
+
+    of = cases(published(), group)
+    asked = {"group": group, **labels(of)}
+    tables = [
+        pd.DataFrame({"split": split, **asked, "error": error, "naive_error": naive}).dropna(subset="error")
+        for split, error, naive in _errors(of, group)
+    ]
+    return pd.concat(tables, ignore_index=True)
 
 
 def outside() -> pd.DataFrame:
@@ -196,7 +206,7 @@ def _own(split: str) -> list[pd.DataFrame]:
     """Return the tables of errors of Trainium and Inferentia by a split; by page all rows stand in one."""
     if split == SOURCE:
         rows = shipped(pages.RESIDUALS)
-        return [rows[rows.use != UNSTATED].assign(split=SOURCE)]
+        return [rows[(rows.use != UNSTATED) & (rows.reading == pages.CELLS)].assign(split=SOURCE)]
     own = [
         rows[rows.split.isin([split, LEFT_OUT] if path == KERNEL_RESIDUALS else [split])]
         for path, rows in ((path, shipped(path)) for path in FILES)
