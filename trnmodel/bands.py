@@ -24,6 +24,7 @@ from trnmodel.result import BASES, Basis, Texts
 
 EXTRAPOLATED = BASES.index("extrapolated")
 ABOUT = {"kind": "model", "chip": "chip", "stack": "stack"}  # how a reason calls a label that no row has
+UNSTATED = "stated: columns that matter are not"
 FEW = 20_000  # answers of stacks with a value at an end each, up to which they are computed at once
 Moved = TypeVar("Moved", bound=Spec)
 
@@ -74,7 +75,22 @@ def judged(
     (['measured', 'interpolated', 'extrapolated'], "batch: 4.0 times the nearest row's 16", np.float64(0.2))
     """
     reasons = _reasons(before, lacks)
-    return _basis(_judgement(here, points, reasons), *_widths_at(here, points, reasons, unknown))
+    judgement = _unstated(_judgement(here, points, reasons), np.asarray(unknown) > 0)
+    return _basis(judgement, *_widths_at(here, points, reasons, unknown))
+
+
+def _unstated(judgement: Judgement, which: NDArray) -> Judgement:
+    """Return a judgement that is extrapolated where a column that matters is not stated: nobody knows the point."""
+    if not which.any():
+        return judgement
+    word, reason = judgement
+    shape = np.broadcast_shapes(np.shape(word.places), which.shape)
+    places = np.where(which, EXTRAPOLATED, np.broadcast_to(word.places, shape))
+    more = tuple("; ".join(filter(None, (UNSTATED, text))) for text in reason.texts)
+    at = np.broadcast_to(reason.places, shape)
+    return Judgement(
+        Texts(places, word.texts), Texts(np.where(which, at + len(reason.texts), at), (*reason.texts, *more))
+    )
 
 
 class Judgement(NamedTuple):

@@ -180,7 +180,8 @@ def left_out_rows(split: str = LEFT_OUT) -> pd.DataFrame:
     """Errors of configurations under a fit without them, where there is one, as logarithms of times.
 
     Ours and other chips'; of a rate the sign is turned. `left` is what was left out with each: what the split says, or
-    of other chips the model.
+    of other chips the model. By page each configuration stands twice: as its page states it, which `informs`, and as a
+    stranger reads it, which `tests`.
 
     Parameters
     ----------
@@ -193,7 +194,8 @@ def left_out_rows(split: str = LEFT_OUT) -> pd.DataFrame:
     others = shipped(comparators.RESIDUALS)
     others = others.assign(error=others[column].fillna(others.chip_left_out_error))
     table = pd.concat([*_own(split), others], ignore_index=True)
-    table = table[np.isfinite(table.error)]
+    flags = {name: table[name].fillna(True).astype(bool) if name in table else True for name in ("tests", "informs")}
+    table = table.assign(**flags)[np.isfinite(table.error)]
     sign = np.where([is_rate(meaning) for meaning in table.meaning], -1.0, 1.0)
     table = table.assign(log_error=sign * np.log1p(table.error)).reset_index(drop=True)
     table["pool"] = list(map(coverage.pool_of, table.group, table.part))
@@ -206,7 +208,8 @@ def _own(split: str) -> list[pd.DataFrame]:
     """Return the tables of errors of Trainium and Inferentia by a split; by page all rows stand in one."""
     if split == SOURCE:
         rows = shipped(pages.RESIDUALS)
-        return [rows[(rows.use != UNSTATED) & (rows.reading == pages.CELLS)].assign(split=SOURCE)]
+        cells = rows.reading == pages.CELLS
+        return [rows.assign(split=SOURCE, tests=cells, informs=~cells)[rows.use != UNSTATED]]
     own = [
         rows[rows.split.isin([split, LEFT_OUT] if path == KERNEL_RESIDUALS else [split])]
         for path, rows in ((path, shipped(path)) for path in FILES)

@@ -31,6 +31,7 @@ from trnmodel.formulas.bands import (
     NOMINAL,
     PRIOR_CASES,
     conformal_width,
+    effective_rows,
     interval_score,
     local_scale,
     shrunk_width,
@@ -43,11 +44,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 COVERAGE = DATA / "evidence" / "coverage.csv"
-POOLS = {"kernel": "kernels", "collective": "collectives", "launched": "launches"}  # by part; other chips are a pool
+POOLS = {"kernel": "kernels", "collective": "collectives"}  # by part; other chips are a pool
 OTHERS, MODELS = "other chips", "models"
 PLACE = {"ranks": "ranks", "batch": "sequences", "length": "length", "size": "size"}
 TELLING = ["group", "part", "kind", "chip", "on", *PLACE.values(), "source", "log_error", "unknown"]
 FEW, RANKED = 30, 60  # cases of a group from which on its share inside, and its rank correlation, are judged
+# Of the variance of which errors lie beyond the quantile of their group, what those of one name have in common: 0.13
+# pairwise over all groups of twenty, at the quantile that a band takes.
+BEYOND_SHARE = 0.13
 NOWHERE = 1e-9  # weight of rows that were taken away again
 NARROWEST = 0.1  # of the scale, of a side on which hardly an error lies
 ROUNDING = 1e-9  # by which an error on the edge of its band may lie outside
@@ -59,14 +63,20 @@ def pool_of(group: str, part: str) -> str:
 
 
 class Others:
-    """Rows of a pool, each with what the rows of all other names say of it."""
+    """Rows of a pool, each with what the rows of all other names say of it.
+
+    Rows that `informs` say something of others: as they are read with what their pages state. Rows that `tests` are
+    what a band is calibrated to: as a stranger reads them. A row without a page of its own is both.
+    """
 
     def __init__(self, rows: pd.DataFrame, by: str) -> None:
         self.rows, self.names = rows, rows[by].to_numpy(dtype=object)
         self.logs = sizes_of(rows.log_error.to_numpy(), rows.unknown.to_numpy())
         self.pages, codes = np.unique(rows.source.to_numpy(dtype=object).astype(str), return_inverse=True)
         self.on_page = np.eye(len(self.pages))[codes]
-        other = self.names[:, None] != self.names[None]
+        self.of_name = np.eye(len({*self.names}))[np.unique(self.names.astype(str), return_inverse=True)[1]]
+        self.informs, self.tests = rows.informs.to_numpy(), rows.tests.to_numpy()
+        other = (self.names[:, None] != self.names[None]) & self.informs
         places = places_of(rows[[*PLACE.values()]].to_numpy(dtype=float))
         octaves = np.nan_to_num(np.abs(places[:, None] - places[None])).sum(axis=-1)
         for label in ("kind", "chip", "on"):
@@ -93,8 +103,15 @@ class Others:
         return self.rows.log_error.to_numpy() / wide
 
     def typical(self, which: NDArray) -> tuple[NDArray, NDArray]:
-        """Return the rows, and the sums of the logarithms of errors, of some rows by page."""
+        """Return the rows that say something, and the sums of the logarithms of their errors, of some rows by page."""
+        which = which & self.informs
         return self.on_page[which].sum(axis=0), self.logs[which] @ self.on_page[which]
+
+    def worth(self, which: NDArray) -> NDArray:
+        """Return the independent rows that each of some rows is worth: those of one name have its level in common."""
+        on_name = self.of_name[which].sum(axis=0)
+        each = effective_rows(on_name, BEYOND_SHARE) / np.maximum(on_name, 1.0)
+        return np.asarray(self.of_name @ each)
 
     def widths(self, without: NDArray | None = None) -> dict[str, Width]:
         """Return the width of each group from all rows but some."""
@@ -103,18 +120,22 @@ class Others:
         if not kept.any():
             return {}
         pooled = float(local_scale(*self.typical(kept), 1.0, NOWHERE))
-        whole, tails = float(conformal_width(errors[kept])), tail_widths(errors[kept])
+        tried = kept & self.tests
+        worth = self.worth(tried)[tried]
+        whole, tails = float(conformal_width(errors[tried], weights=worth)), tail_widths(errors[tried], weights=worth)
         sides = [max(float(tail), NARROWEST) if np.isfinite(tail) else whole for tail in tails]
         groups, found = self.rows.group.to_numpy(dtype=object), dict[str, Width]()
         for group in dict.fromkeys(groups[kept]):
             own = kept & (groups == group)
-            n, e = int(own.sum()), errors[own]
+            tried = own & self.tests
+            e, w = errors[tried], self.worth(tried)[tried]
+            n = float(w.sum())
             scale = float(local_scale(*self.typical(own), pooled, PRIOR_CASES))
-            both = float(shrunk_width(conformal_width(e), n, whole))
-            own_tails = (np.maximum(tail, NARROWEST) for tail in tail_widths(e))  # NaN of few cases stays
+            both = float(shrunk_width(conformal_width(e, weights=w), n, whole))
+            own_tails = (np.maximum(tail, NARROWEST) for tail in tail_widths(e, weights=w))  # NaN of few cases stays
             ends = (float(shrunk_width(tail, n, side)) for tail, side in zip(own_tails, sides, strict=True))
             pages = int((self.typical(own)[0] > 0).sum())
-            found[group] = Width(group, self.rows.pool.iloc[0], n, pages, scale, pooled, both, *ends)
+            found[group] = Width(group, self.rows.pool.iloc[0], int(tried.sum()), pages, scale, pooled, both, *ends)
         return found
 
 
@@ -133,12 +154,13 @@ def widths(rows: pd.DataFrame, by: str = "left") -> dict[str, Width]:
 
 def hulls(rows: pd.DataFrame) -> pd.DataFrame:
     """Return what was measured with its error, each configuration of a page once."""
-    table = rows[TELLING].drop_duplicates().sort_values(TELLING, kind="stable", ignore_index=True)
+    table = rows.loc[rows.informs, TELLING].drop_duplicates().sort_values(TELLING, kind="stable", ignore_index=True)
     return table.rename(columns={"on": "stack"} | {column: axis for axis, column in PLACE.items()})
 
 
 def known(rows: pd.DataFrame, of: Mapping[str, Width]) -> Rows:
     """Rows and widths as `catalog.bands` has them."""
+    rows = rows[rows.informs]
     labels = {
         name: rows[column].fillna("").to_numpy(dtype=object) for name, column in zip(LABELS, TELLING, strict=False)
     }
@@ -184,7 +206,8 @@ def held(rows: pd.DataFrame, by: str) -> pd.DataFrame:
         for own, one in pools.items():
             out = one.names == name
             of |= one.widths(out) if out.any() else whole[own]
-        constant = {own: float(conformal_width(others.log_error[pool[train] == own])) for own in {*pool[test]}}
+        told = others.log_error[others.tests]
+        constant = {own: float(conformal_width(told[others.pool[others.tests] == own])) for own in {*pool[test]}}
         found = _judged(known(others, of), rows.iloc[test])
         return [(*one, constant[own]) for one, own in zip(found, pool[test], strict=True)]
 
@@ -196,7 +219,7 @@ def held(rows: pd.DataFrame, by: str) -> pd.DataFrame:
     for prefix, below, above in (("", found.below, found.above), ("constant_", *[found.constant_width] * 2)):
         found[f"{prefix}inside"] = (found.log_error <= below + ROUNDING) & (-found.log_error <= above + ROUNDING)
         found[f"{prefix}score"] = interval_score(found.log_error, below, above)
-    return found
+    return found[found.tests].reset_index(drop=True)
 
 
 def _judged(base: Rows, some: pd.DataFrame) -> list[tuple[float, float, int]]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 RESIDUALS = DATA / "evidence" / "residuals_pages.csv"
-MACHINES = ("kernel", "collective", "launched")  # parts without a model
+MACHINES = ("kernel", "collective")  # parts without a model
 APART = (TRAINING, ENERGY)  # judged by `trnlab.residuals`
 OTHER = "percentiles and totals"  # of steps and prompts, to which no constant is fitted
 CELLS, STATED = "cells", "stated"  # what a page is read from

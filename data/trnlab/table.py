@@ -52,15 +52,14 @@ GROUP_OF = {line: group for group, line in GROUPS.items()}
 SAME_VALUE = 1e-6  # by which two printed values are one
 PATHS = dict(zip(KERNELS, ("products, torch.compile", "products, torch trace"), strict=True))
 COLLECTIVES, NOWHERE, OTHERS = "collectives, machine stated", "collectives, platform not stated", "other kernels"
-LAUNCHED = "collectives with their launches"
 TUNED_ON = "tuned kernels, {}"
 LEFT_ROOM = {LEFT_OUT: 1.0, OUTSIDE: 1.0, FILE: 1.0, SOURCE: 1.0, FAMILY: 1.0}  # of a target, by split
 
 
 def _machine(use: str, about: str, chip: str) -> str:
     """Return the line of a kernel or a collective."""
-    if about in ("collective", "launched"):
-        return NOWHERE if use == UNSTATED else LAUNCHED if about == "launched" else COLLECTIVES
+    if about == "collective":
+        return NOWHERE if use == UNSTATED else COLLECTIVES
     return TUNED_ON.format(load.chip(chip).name) if use in (TUNED, PRODUCTS_USE) else PATHS.get(use, OTHERS)
 
 
@@ -185,7 +184,7 @@ def accuracy_table(judged: pd.DataFrame) -> pd.DataFrame:
     found["constants"] = found.group.map(constants()).fillna(0).astype(int)
     found["forms"] = [len(FORMS.get(GROUP_OF.get(line, ""), ())) or 1 for line in found.group]
     tuned = sorted(name for name in set(found.group) if name.startswith("tuned"))
-    order = [*GROUPS.values(), *tuned, *PATHS.values(), OTHERS, COLLECTIVES, LAUNCHED, NOWHERE, *UNFITTED]
+    order = [*GROUPS.values(), *tuned, *PATHS.values(), OTHERS, COLLECTIVES, NOWHERE, *UNFITTED]
     splits = [FITTED, LEFT_OUT, INSIDE, *list(BY)[1:], FAMILY, OUTSIDE, FILE, SAME]
     places = found.group.map(order.index) * len(splits) + found.split.map(splits.index)
     return found.reindex(columns=COLUMNS).iloc[np.argsort(places.to_numpy(), kind="stable")].reset_index(drop=True)

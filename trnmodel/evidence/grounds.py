@@ -44,13 +44,12 @@ PARTS = (
     ("memory:", "memory"),
     ("kernel-", "kernel"),
     ("collective", "collective"),
-    ("launched-", "launched"),
     ("graph", "collective"),
     (TRAINING, TRAINING),
     (ENERGY, ENERGY),
 )
 PREFILL = ("prefill", "one-prefill", "batch-prefill", "reprefill", "forward")
-PLAIN = ("kernel", "collective", "launched")  # parts whose rows alone say how far a prediction may be off
+PLAIN = ("kernel", "collective")  # parts whose rows alone say how far a prediction may be off
 ALONE = ("one-prefill", "batch-prefill", "queued-prefill", "burst-prefill")  # prompts that run one by one
 
 
@@ -73,7 +72,7 @@ def where(r: Reading) -> dict[str, str]:
     about = part(r.meaning)
     if about == "kernel":
         kind, on = "kernel", kernel.stack(r.stack).id
-    elif about in ("collective", "launched"):
+    elif about == "collective":
         kind, on = about, ""
     elif about == TRAINING:
         kind, on = model(r.model).kind, software(r).id
@@ -91,7 +90,7 @@ def sizes(r: Reading) -> dict[str, float]:
     if about == "kernel":
         answer = kernel_answer(r)
         return _axes(ranks=r.mapping[3] or 1, size=float(answer.hbm_read_bytes + answer.hbm_write_bytes))
-    if about in ("collective", "launched"):
+    if about == "collective":
         try:
             _, ranks, size = message(r)
         except UnreadableRowError:

@@ -104,6 +104,7 @@ TWINS: Mapping[str, tuple[str, ...]] = {
     "collective-busbw": ("collective-time",),
     "collective-algbw": ("collective-time", "collective-busbw"),
     "train-mfu": ("train-step", "train-sequences", "train-tokens"),
+    "forward-throughput": ("forward",),
 }  # what a rate repeats where the page prints both
 RUN = "instance workload batch input_len output_len seq_len tp pp dp n_cores_used lnc precision".split()
 CODE = {"torch-trace": "stack-torch-trace", "torch-compile": "stack-torch-compile-beta2"}
@@ -568,7 +569,9 @@ def _collective(row: Mapping[str, str], record: Record) -> Asked:
         return "collective-in-step", _filled(say | {"stack": "gpu-serving"}), use, ()
     question = "graph-time" if record.graph == "yes" else COLLECTIVES[record.measure]
     if not record.series and ("launch" in record.inside or "host" in record.inside):
-        question, use = f"launched-{question}", "collectives with their launches"
+        raise UnreadableRowError(
+            f"{MEANING}: the time holds launches by the host, and the model has none"
+        )
     return question, _filled(say), use, ()
 
 

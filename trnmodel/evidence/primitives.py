@@ -135,7 +135,6 @@ PRIMITIVES: Mapping[str, Callable[[Reading, Tune | None], Any]] = {
     "kernel-read-bytes": _kernel(lambda answer: answer.hbm_read_bytes),
     "kernel-write-bytes": _kernel(lambda answer: answer.hbm_write_bytes),
     **COLLECTIVES,
-    **{f"launched-{name}": ask for name, ask in COLLECTIVES.items()},  # the launch is in the time, and not in the model
     "collective-in-step": _in_step_s,
     "graph-time": lambda r, tune: _graph_s(r),
     "chip-matmul": _chip_matmul_s,

@@ -78,7 +78,7 @@ UNITS = {
     "critical-batch": {"tokens": 1.0},
 }
 FORMATS = re.compile(r"bf16|bfloat16|fp16|float16|fp32|float32|fp8|float8|int8|mxfp[48]|w4a8|auto-?cast|not printed")
-MODELLESS = ("kernel-", "collective-", "launched-", "graph-", "chip-")
+MODELLESS = ("kernel-", "collective-", "graph-", "chip-")
 # a question that the unit of a row turns into another
 SHARED = r"(?:/|\bper[ _]|_per_)"
 BY_TOKENS, BY_BYTES = {"train-sequences": "train-tokens"}, {"kernel-flop-rate": "kernel-byte-rate"}

@@ -20,10 +20,10 @@ PRIOR_ROWS = 1.0  # rows at the point at which they have as much say as the scal
 SMALLEST = 0.01  # error below which sizes are one: what three printed digits may be off by
 
 
-def conformal_width(log_errors: Numeric, nominal: Numeric = NOMINAL) -> NDArray:
+def conformal_width(log_errors: Numeric, nominal: Numeric = NOMINAL, weights: Numeric = 1.0) -> NDArray:
     r"""Half-width that holds a share of errors that were left out: their conformal quantile.
 
-    .. math:: q = |e|_{(k)},\quad k = \lceil p\,(n + 1) \rceil
+    .. math:: q = |e|_{(k)},\quad \sum_{i \le k} w_i \ge p\,\Big(1 + \sum_i w_i\Big)
 
     Parameters
     ----------
@@ -31,11 +31,13 @@ def conformal_width(log_errors: Numeric, nominal: Numeric = NOMINAL) -> NDArray:
         Logarithms of predicted over measured of cases that the prediction has not seen, e: one dimension. [-]
     nominal : numeric
         Share to be held, p; one number. [-]
+    weights : numeric
+        Independent cases that each error is worth, w: less than one where cases have much in common. [-]
 
     Returns
     -------
     width : numeric
-        Half-width, q; the largest error where n is too small for p, NaN without cases. [-]
+        Half-width, q; the largest error where cases are too few for p, NaN without cases. [-]
 
     Raises
     ------
@@ -48,25 +50,37 @@ def conformal_width(log_errors: Numeric, nominal: Numeric = NOMINAL) -> NDArray:
 
     References
     ----------
-    .. [1] J. Lei et al., Distribution-free predictive inference for regression, JASA 113(523), 2018, Algorithm 2.
+    .. [1] J. Lei et al., Distribution-free predictive inference for regression, JASA 113(523), 2018, Algorithm 2;
+       R. Tibshirani et al., Conformal prediction under covariate shift, NeurIPS 2019, eq. 7, of weights.
 
     Examples
     --------
     >>> float(conformal_width([0.1, -0.2, 0.3, -0.4, 0.5, -0.6, 0.7, -0.8, 0.9], 0.5))
     0.5
     """
-    p = float(share("nominal", nominal))
-    errors = np.sort(np.abs(np.asarray(log_errors, dtype=float)))
+    p, errors, worth = float(share("nominal", nominal)), *_weighted(np.abs(np.asarray(log_errors)), weights)
+    return np.append(errors, np.nan)[min(_rank(p, worth), errors.size - 1) if errors.size else 0]
+
+
+def _weighted(errors: NDArray, weights: Numeric) -> tuple[NDArray, NDArray]:
+    """Return errors from the least to the largest, each with its weight; refused are those of several dimensions."""
+    errors = np.asarray(errors, dtype=float)
     if errors.ndim != 1:
         raise ValueError(f"log_errors: {errors.ndim} dimensions; allowed is one")
-    rank = int(np.ceil(p * (errors.size + 1) - 1e-9))
-    return np.append(errors, np.nan)[min(max(rank, 1), errors.size) - 1]
+    worth = np.broadcast_to(numbers("weights", weights, TINY) if errors.size else 1.0, errors.shape)
+    order = np.argsort(errors, kind="stable")
+    return errors[order], worth[order]
 
 
-def tail_widths(log_errors: Numeric, nominal: Numeric = NOMINAL) -> tuple[NDArray, NDArray]:
+def _rank(p: float, weights: NDArray) -> int:
+    """Return the place of the first error up to which a share of the weights lies, with one more case at the end."""
+    return int(np.searchsorted(np.cumsum(weights), p * (weights.sum() + 1) - 1e-9))
+
+
+def tail_widths(log_errors: Numeric, nominal: Numeric = NOMINAL, weights: Numeric = 1.0) -> tuple[NDArray, NDArray]:
     r"""Half-widths below and above a prediction, each of which leaves out half of what the interval leaves out.
 
-    .. math:: q_- = e_{(k)},\quad q_+ = -e_{(n + 1 - k)},\quad k = \lceil \tfrac{1 + p}{2}\,(n + 1) \rceil
+    .. math:: q_- = e_{(k)},\; q_+ = (-e)_{(k)},\; \sum_{i \le k} w_i \ge \tfrac{1 + p}{2}\,\Big(1 + \sum_i w_i\Big)
 
     Parameters
     ----------
@@ -74,6 +88,8 @@ def tail_widths(log_errors: Numeric, nominal: Numeric = NOMINAL) -> tuple[NDArra
         Logarithms of predicted over measured times, e: one dimension, with their signs. [-]
     nominal : numeric
         Share to be held, p; one number. [-]
+    weights : numeric
+        Independent cases that each error is worth, w. [-]
 
     Returns
     -------
@@ -101,13 +117,15 @@ def tail_widths(log_errors: Numeric, nominal: Numeric = NOMINAL) -> tuple[NDArra
     >>> float(below), float(above)
     (0.1, 0.9)
     """
-    p, errors = float(share("nominal", nominal)), np.sort(np.asarray(log_errors, dtype=float))
-    if errors.ndim != 1:
-        raise ValueError(f"log_errors: {errors.ndim} dimensions; allowed is one")
-    rank = int(np.ceil((1 + p) / 2 * (errors.size + 1) - 1e-9))
-    if rank >= errors.size:
-        return np.asarray(np.nan), np.asarray(np.nan)
-    return np.maximum(errors[rank - 1], 0.0), np.maximum(-errors[errors.size - rank], 0.0)
+    p, of = float(share("nominal", nominal)), np.asarray(log_errors, dtype=float)
+    below, above = (_tail(*_weighted(sign * of, weights), (1 + p) / 2) for sign in (1, -1))
+    return (below, above) if np.isfinite([below, above]).all() else (np.asarray(np.nan), np.asarray(np.nan))
+
+
+def _tail(errors: NDArray, weights: NDArray, p: float) -> NDArray:
+    """Return the end of a tail; NaN where that would be the largest error of all."""
+    rank = _rank(p, weights)
+    return np.asarray(np.nan) if rank >= errors.size - 1 else np.maximum(errors[rank], 0.0)
 
 
 def shrunk_width(own: Numeric, cases: Numeric, pooled: Numeric, prior_cases: Numeric = PRIOR_CASES) -> NDArray:
