@@ -20,7 +20,7 @@ from trnlab.pages import MACHINES
 from trnmodel.catalog import load
 from trnmodel.evidence.fit import MEANINGS, parameters
 from trnmodel.evidence.grounds import part
-from trnmodel.evidence.meanings import USES
+from trnmodel.evidence.meanings_language import USES
 from trnmodel.evidence.readings import reading
 from trnmodel.evidence.rows import number, save, texts
 from trnmodel.evidence.score import JUDGED, counted, errors_of

@@ -115,7 +115,7 @@ def _line(d: Decision, r: Reading | UnreadableRowError, measured: float, judged:
     """Return what is written beside a row: its prediction and meaning, or the reason for none."""
     line: dict[str, Any] = dict.fromkeys(JUDGED, "") | {
         "use": d.use,
-        "patterns": " > ".join(d.rules),
+        "patterns": " > ".join(d.patterns),
         "unknown": " ".join(d.unknown),
         "weight": 0.0,
     }
