@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from trnmodel.arguments import shown
 from trnmodel.evidence.meanings_common import MEANING, Question, no_meaning, read_as, whole
-from trnmodel.evidence.records import Record, is_known
+from trnmodel.evidence.records import Record
 from trnmodel.evidence.rows import UnreadableRowError
 
 TRAINING = {
@@ -40,16 +40,16 @@ def memory(row: Mapping[str, str], record: Record) -> Question:
 def training(row: Mapping[str, str], record: Record) -> Question:
     """Return what a row of training asks: the figure of a step that it prints.
 
+    The reading takes what the row states of the run from its columns (`trnmodel.evidence.described.run_columns`).
+
     Examples
     --------
-    >>> training({}, Record(measure="sequence_rate", micro_batch=2.0))[:2]
-    ('train-sequences', {'micro_batch': '2'})
+    >>> training({}, Record(measure="sequence_rate", adapters="yes"))[:2]
+    ('train-sequences', {'trainable_share': '0.01'})
     """
     if record.measure not in TRAINING:
         raise no_meaning(row)
     arguments = read_as(record)
-    if is_known(record.micro_batch):
-        arguments["micro_batch"] = whole(record.micro_batch)
     if record.adapters == "yes":
         arguments["trainable_share"] = ADAPTERS_SHARE
     return Question(TRAINING[record.measure], arguments, "training")

@@ -15,8 +15,8 @@ from trnmodel.catalog.names import folded
 from trnmodel.catalog.specs import Chip, Precision, Spec
 from trnmodel.catalog.stacks import Efficiencies, efficiencies
 from trnmodel.catalog.systems import System, system, systems
-from trnmodel.evidence.columns import ENERGY, JOB, MACHINE, RUN, TRAINING, WATTS, told
-from trnmodel.evidence.described import described, stated
+from trnmodel.evidence.columns import ENERGY, JOB, MACHINE, RUN, TRAINING, WATTS
+from trnmodel.evidence.described import described, run_columns, stated
 from trnmodel.evidence.meanings import Decision, decide
 from trnmodel.evidence.names import model_of
 from trnmodel.evidence.records import Record
@@ -456,7 +456,7 @@ def _reading(row: Mapping[str, str], d: Decision, models: Mapping[str, Any] | No
     meaning = _meaning(d.question, row)
     scale = _scale(meaning, row, say["unit"])
     job, columned = d.question.startswith(TRAINING), d.question.startswith((TRAINING, ENERGY))
-    cells = told(row) if columned else {}
+    cells = run_columns(row, d.record) if columned else {}
     own = stated(cells, (*MACHINE[1:], *RUN, *(JOB if job else WATTS)))
     known = "" if d.question.startswith(MODELLESS) else say["model"]
     if not known and not d.question.startswith(MODELLESS):

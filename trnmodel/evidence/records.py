@@ -22,11 +22,14 @@ from trnmodel.catalog.load import DATA, DataError, read_csv
 from trnmodel.evidence.names import bare_name, plain
 from trnmodel.evidence.rows import number, tokens
 from trnmodel.evidence.words import filled, spelt
+from trnmodel.units import BILLION, TRILLION
 
-CELLS = ("kind", "phase", "metric", "unit", "rate", "workload", "instance", "date", "precision", "note")
+CELLS = ("kind", "phase", "metric", "unit", "rate", "workload", "instance", "date", "precision", "note", "text")
+TEXT = ("workload", "phase", "precision", "metric", "unit", "note")  # cells that are one text for the words of a run
 SHAPES = ("batch", "input_len", "output_len", "seq_len", "tp", "pp", "dp", "n_cores_used", "lnc")
-DECIDING = (*(name for name in CELLS if name not in ("date", "rate")), "date_or_sdk", *SHAPES)
+DECIDING = (*(name for name in CELLS if name not in ("date", "rate", "text")), "date_or_sdk", *SHAPES)
 FLAGS = re.IGNORECASE | re.MULTILINE
+POWERS = {"B": BILLION, "T": TRILLION}  # of tokens
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +103,13 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     micro_batch: float = nan
     accumulation: float = nan  # micro-batches of a replica in a step
     adapters: str = ""
-    recompute: str = ""
+    recompute: str = ""  # none, selective or full
+    zero: float = nan  # stage of ZeRO
+    sequence_parallel: str = ""  # "1" or "0"
+    interleave: float = nan  # stages of a pipeline on each rank
+    context_ranks: float = nan
+    network_gbit_per_s: float = nan  # of a machine
+    tokens: float = nan  # of a whole run
     # kernels
     core_of: str = ""  # the chip that has the cores
     op: str = ""
@@ -234,7 +243,8 @@ def document(source: str) -> str:
 def words(row: Mapping[str, str]) -> dict[str, str]:
     """Return the cells of a row as patterns see them: as they stand and, below, as `spelt` has them.
 
-    Kind and phase are the words of `spelt` alone; a workload is without its publisher; `rate` is metric and unit.
+    Kind and phase are the words of `spelt` alone; a workload is without its publisher; `rate` is metric and unit, and
+    `text` all cells in which a run of training states its options.
 
     Examples
     --------
@@ -243,18 +253,21 @@ def words(row: Mapping[str, str]) -> dict[str, str]:
     (['Mean TPOT (ms)', 'TPOT mean'], 'inference-LLM-serving')
     """
     cells = {name: plain(row.get(name, "")) for name in DECIDING}
+    text = "; ".join(cells[name] for name in TEXT)
     cells["workload"] = bare_name(cells["workload"])
     other = spelt(cells)
     found = {name: text if text == other[name] else f"{text}\n{other[name]}" for name, text in cells.items()}
     phase = re.sub(r"^(decode|prefill|e2e)\b.*", r"\1", other["phase"], flags=re.IGNORECASE)
     rate = f"{other['metric']} in {other['unit']}"
-    return found | {"kind": other["kind"], "phase": phase, "date": found["date_or_sdk"], "rate": rate}
+    return found | {"kind": other["kind"], "phase": phase, "date": found["date_or_sdk"], "rate": rate, "text": text}
 
 
 def _value(name: str, text: str) -> Any:
     """Return a column's value: a number where it is one of numbers, NaN for a text that is none."""
     if TYPES[name] is str:
         return text.strip().lower() if name == "statistic" else text.strip()
+    if name == "tokens" and text[-1:].upper() in POWERS:
+        return number(text[:-1]) * POWERS[text[-1].upper()]
     return tokens(text) if name == "chunk" else number(text)
 
 
