@@ -92,7 +92,7 @@ def with_products(of: Sequence[Case], uses: Iterable[str], errors: Iterable[floa
 
     table = product_accuracy()
     left = dict(zip(zip(*(table[name] for name in SIDES), strict=True), table.left_out_error, strict=True))
-    shapes = [tuple(float(dict(case.reading.asked).get(name, 0)) for name in SIDES) for case in of]
+    shapes = [tuple(float(dict(case.reading.arguments).get(name, 0)) for name in SIDES) for case in of]
     found = zip(shapes, uses, errors, strict=True)
     return [left.get(shape, error) if use == PRODUCTS_USE else error for shape, use, error in found]
 

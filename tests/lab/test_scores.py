@@ -35,7 +35,7 @@ ROW = dict.fromkeys(COLUMNS, "") | {
 
 
 def case(model, family, source, stack="one"):
-    of = SimpleNamespace(model_id=model, asked=(), where=f"{family}.48xlarge", stack=stack)
+    of = SimpleNamespace(model_id=model, arguments=(), where=f"{family}.48xlarge", stack=stack)
     return Case(of, 1.0, 1.0, source)
 
 

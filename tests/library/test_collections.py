@@ -14,7 +14,7 @@ from trnmodel.evidence.collections import (
     KERNELS,
     LAYER,
     NUMBERS,
-    WORDS,
+    TEXTS,
     collected,
     collectives,
     expert_exchange,
@@ -60,7 +60,7 @@ def test_ids_follow_from_the_rows_and_a_repeat_has_a_number():
 def test_every_printed_time_becomes_a_row(rows):
     # The exchange prints 128 times of calls back to back, 128 synchronised, 32 with host copies and 56 of whole calls.
     assert len(rows) == 801 + 94 + (128 + 128 + 32 + 56) + 39
-    assert list(rows) == ["id", *COLUMNS, *WORDS, *NUMBERS]
+    assert list(rows) == ["id", *COLUMNS, *TEXTS, *NUMBERS]
     assert rows["id"].is_unique
     assert set(rows["unit"]) == {"s"}
     assert np.array_equal(rows["value"], rows["value_si"], equal_nan=True)

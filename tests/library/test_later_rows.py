@@ -187,7 +187,7 @@ def test_few_predicted_rows_are_set_aside(table):
     assert len(aside) / len(predicted) <= 0.05
     training = table[table.kind == "training"]
     assert (training.skipped == "").sum() >= 4
-    told = "no length of a sequence|is a part, a share or a price|does not fit in memory"
+    told = "no length of a sequence|a mean over more than the steps|does not fit in memory"
     assert training.skipped[training.predicted.isna()].str.contains(told).all()
 
 

@@ -178,7 +178,7 @@ def test_what_a_step_is_asked_with():
 @pytest.mark.parametrize(("phase", "tokens"), [("decode", 3), ("prefill", 3 * 500)])
 def test_parts_of_a_layer_by_hand(phase, tokens, monkeypatch):
     """Of Llama 3.1 70B: 80 layers of 8,192; an all-reduce of 2 B for each token and width, over 16 ranks."""
-    row = asked("layer-all-reduce", asked=(("parts", "up|down"), ("phase", phase)), prompt=500.0)
+    row = asked("layer-all-reduce", arguments=(("parts", "up|down"), ("phase", phase)), prompt=500.0)
     row = replace(row, mapping=(16, 1, 1, 2), context=777.0, max_context=4096.0)
     ask = {"batch": 3, "max_context": 4096, "breakdown": True}
     decode = phase == "decode"
@@ -269,7 +269,7 @@ def test_sizes_of_micro_batches_that_are_tried(fastest, monkeypatch):
 
 def test_a_step_of_training_has_the_band_of_the_public_one():
     """A rate is as far below as the time is above."""
-    row = replace(reading(JOB), batch=24.0, asked=(("micro_batch", 3.0),), meaning="train-step")
+    row = replace(reading(JOB), batch=24.0, arguments=(("micro_batch", 3.0),), meaning="train-step")
     step = tm.train_step(*OF_TRAINING, seq=4096, precision="bf16", global_batch=24, micro_batch=3)
     (judged,) = grounds.banded([row])
     plain, low, high, basis = judged[:4]

@@ -42,10 +42,10 @@ def runs(table: pd.DataFrame) -> pd.DataFrame:
         return table
     named = {"workload": "model", "machines": "count", "expert_ranks": "ep", "context_ranks": "cp"}
     named |= {"network_gbit_per_s": "scaleout_gbit_per_s", "batch": "global_batch", "seq_len": "seq"}
-    found = _renamed(table, named).assign(kind="training", instance=table["system"])
+    rows = _renamed(table, named).assign(kind="training", instance=table["system"])
     if {"source", "locator"} <= set(table.columns):  # of a locator the file, not the place in it
-        found["source"] = table["source"] + " " + table["locator"].str.split("[;,]").str[0]
-    return found
+        rows["source"] = table["source"] + " " + table["locator"].str.split("[;,]").str[0]
+    return rows
 
 
 def watts(table: pd.DataFrame) -> pd.DataFrame:

@@ -36,8 +36,8 @@ def run_columns(row: Mapping[str, str], record: Record) -> dict[str, str]:
     {'micro_batch': '16', 'recompute': 'none', 'tokens': '300000000000'}
     """
     known = {name: value for name, value in record.known().items() if name in WORDED}
-    by_words = {name: value if isinstance(value, str) else f"{value:.15g}" for name, value in known.items()}
-    return by_words | {name: row[name] for name in NAMES if row.get(name)}
+    texts = {name: value if isinstance(value, str) else f"{value:.15g}" for name, value in known.items()}
+    return texts | {name: row[name] for name in NAMES if row.get(name)}
 
 
 def stated(columns: Mapping[str, str], names: Iterable[str]) -> dict[str, float | str]:

@@ -16,10 +16,10 @@ from trnmodel.evidence.meanings_common import ASIDE, MEANING, MODEL, Question, n
 from trnmodel.evidence.meanings_kernels import collective, kernel
 from trnmodel.evidence.meanings_language import encoder, language
 from trnmodel.evidence.meanings_runs import energy, memory, training
-from trnmodel.evidence.records import Record, document, patterns, words
+from trnmodel.evidence.records import Record, document, pattern_cells, patterns
 from trnmodel.evidence.records import read as read_record
 from trnmodel.evidence.rows import WIDE, UnreadableRowError
-from trnmodel.evidence.words import contradiction, filled
+from trnmodel.evidence.spellings import contradiction, filled
 
 PLAIN = "as asked"  # the use of a row that has no other
 PERCENTILES = ("p75", "p90", "p95", "p99", "max")
@@ -106,7 +106,7 @@ def decide(row: Mapping[str, str], statements: bool = True) -> Decision:
 
 def _question(row: Mapping[str, str], record: Record, names: Sequence[str]) -> Question:
     """Return the question of a record; raises UnreadableRowError for none."""
-    cells = words(row)
+    cells = pattern_cells(row)
     row = {**row, "kind": cells["kind"], "phase": cells["phase"]}
     if record.measure == "part":
         raise UnreadableRowError(f"{MEANING}: {shown(row.get('metric', ''))}: {_why_part(names)}")

@@ -24,7 +24,7 @@ def other_chip(row: Mapping[str, str], record: Record) -> Question:
     Parameters
     ----------
     row : mapping of str to str
-        Its cells, with `phase` as `trnmodel.evidence.words.spelt` has it. [-]
+        Its cells, with `phase` as `trnmodel.evidence.spellings.spelt` has it. [-]
     record : Record
         Its typed columns. [-]
 

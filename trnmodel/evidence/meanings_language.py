@@ -82,7 +82,7 @@ def language(row: Mapping[str, str], record: Record) -> Question:
     Parameters
     ----------
     row : mapping of str to str
-        Its cells, with `kind` and `phase` as `trnmodel.evidence.words.spelt` has them. [-]
+        Its cells, with `kind` and `phase` as `trnmodel.evidence.spellings.spelt` has them. [-]
     record : Record
         Its typed columns. [-]
 

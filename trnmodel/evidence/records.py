@@ -21,7 +21,7 @@ import msgspec
 from trnmodel.catalog.load import DATA, DataError, read_csv
 from trnmodel.evidence.names import bare_name, plain
 from trnmodel.evidence.rows import number, tokens
-from trnmodel.evidence.words import filled, spelt
+from trnmodel.evidence.spellings import filled, spelt
 from trnmodel.units import BILLION, TRILLION
 
 CELLS = ("kind", "phase", "metric", "unit", "rate", "workload", "instance", "date", "precision", "note", "text")
@@ -209,16 +209,16 @@ def fills_of(text: str) -> dict[str, str]:
 @cache
 def patterns() -> tuple[tuple[Pattern, re.Pattern, re.Pattern, re.Pattern, dict[str, str]], ...]:
     """Return the shipped patterns, in order, compiled; raises DataError naming the pattern that is none."""
-    found = []
+    compiled = []
     for one in read_csv(DATA / "evidence" / "patterns.csv", Pattern):
         try:
             if one.cell not in CELLS:
                 raise DataError(f"cell {one.cell!r}: allowed are {', '.join(CELLS)}")
             kind, phase, match = (re.compile(text, FLAGS) for text in (one.kind, one.phase, one.match))
-            found.append((one, kind, phase, match, fills_of(one.fills)))
+            compiled.append((one, kind, phase, match, fills_of(one.fills)))
         except (re.error, DataError) as error:
             raise DataError(f"patterns.csv {one.name}: {error}") from None
-    return tuple(found)
+    return tuple(compiled)
 
 
 @cache
@@ -240,7 +240,7 @@ def document(source: str) -> str:
     return re.sub(r"\s*@\w+.*$", "", source).strip()
 
 
-def words(row: Mapping[str, str]) -> dict[str, str]:
+def pattern_cells(row: Mapping[str, str]) -> dict[str, str]:
     """Return the cells of a row as patterns see them: as they stand and, below, as `spelt` has them.
 
     Kind and phase are the words of `spelt` alone; a workload is without its publisher; `rate` is metric and unit, and
@@ -249,17 +249,17 @@ def words(row: Mapping[str, str]) -> dict[str, str]:
     Examples
     --------
     >>> row = {"metric": "Mean TPOT (ms)", "workload": "meta-llama/Llama-3.1-8B", "kind": "serving"}
-    >>> words(row)["metric"].splitlines(), words(row)["kind"]
+    >>> pattern_cells(row)["metric"].splitlines(), pattern_cells(row)["kind"]
     (['Mean TPOT (ms)', 'TPOT mean'], 'inference-LLM-serving')
     """
     cells = {name: plain(row.get(name, "")) for name in DECIDING}
-    text = "; ".join(cells[name] for name in TEXT)
+    of_run = "; ".join(cells[name] for name in TEXT)
     cells["workload"] = bare_name(cells["workload"])
     other = spelt(cells)
-    found = {name: text if text == other[name] else f"{text}\n{other[name]}" for name, text in cells.items()}
+    seen = {name: text if text == other[name] else f"{text}\n{other[name]}" for name, text in cells.items()}
     phase = re.sub(r"^(decode|prefill|e2e)\b.*", r"\1", other["phase"], flags=re.IGNORECASE)
     rate = f"{other['metric']} in {other['unit']}"
-    return found | {"kind": other["kind"], "phase": phase, "date": found["date_or_sdk"], "rate": rate, "text": text}
+    return seen | {"kind": other["kind"], "phase": phase, "date": seen["date_or_sdk"], "rate": rate, "text": of_run}
 
 
 def _value(name: str, text: str) -> Any:
@@ -274,31 +274,31 @@ def _value(name: str, text: str) -> Any:
 @lru_cache(maxsize=2**14)
 def _read(cells: tuple[str, ...]) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return the columns that the words of a row fill, as text, and the patterns that had a say."""
-    row = words(dict(zip(DECIDING, cells, strict=True)))
-    found: dict[str, str] = {}
+    row = pattern_cells(dict(zip(DECIDING, cells, strict=True)))
+    columns: dict[str, str] = {}
     used = []
     for one, kind, phase, match, fills in patterns():
         if kind.search(row["kind"]) and phase.search(row["phase"]) and (hit := match.search(row[one.cell])):
             groups = {name.rstrip("2"): text for name, text in hit.groupdict().items() if text}
-            found |= fills | groups
+            columns |= fills | groups
             used.append(one.name)
-    return found, tuple(used)
+    return columns, tuple(used)
 
 
-def stated(row: Mapping[str, str], found: Mapping[str, str]) -> dict[str, str]:
+def stated(row: Mapping[str, str], columns: Mapping[str, str]) -> dict[str, str]:
     """Return what the page of a row states beyond its cells; conditions name cells of shapes or columns found."""
     page, say = document(row.get("source", "")), dict[str, str]()
     if not page:
         return say
     for one, where, fills in _statements():
-        if page.startswith(one.page) and all(_holds(row, {**found, **say}, *pair) for pair in where.items()):
+        if page.startswith(one.page) and all(_holds(row, {**columns, **say}, *pair) for pair in where.items()):
             say |= fills
     return say
 
 
-def _holds(row: Mapping[str, str], found: Mapping[str, str], name: str, allowed: str) -> bool:
+def _holds(row: Mapping[str, str], columns: Mapping[str, str], name: str, allowed: str) -> bool:
     """Return whether a cell or column has one of the allowed values: "batch" in "1|2|4", or "any", or "none"."""
-    value = found.get(name, "") or row.get(name, "")
+    value = columns.get(name, "") or row.get(name, "")
     if allowed in ("any", "none"):
         return bool(value) == (allowed == "any")
     return value.lower() in allowed.lower().split("|")
@@ -328,8 +328,8 @@ def read(row: Mapping[str, str], statements: bool = True) -> tuple[Record, tuple
     {'measure': 'token_interval', 'statistic': 'mean', 'served': 'yes', 'scheduling': 'closed', 'clients': '4'}
     """
     row = filled(row)
-    found, used = _read(tuple(row.get(name, "") for name in DECIDING))
-    say = found | (stated(row, found) if statements else {})
+    columns, used = _read(tuple(row.get(name, "") for name in DECIDING))
+    say = columns | (stated(row, columns) if statements else {})
     say |= {name: text for name in TYPES if name not in SHAPES and (text := row.get(name, ""))}
     return Record(**{name: _value(name, text) for name, text in say.items() if name in TYPES}), used
 

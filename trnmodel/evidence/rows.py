@@ -243,10 +243,10 @@ def texts(table: pd.DataFrame) -> list[dict[str, str]]:
     names = ("id", *COLUMNS, *others)
     blank = [""] * len(table)
     cells = [[*map(text, table[name].tolist())] if name in table.columns else blank for name in names]
-    found = [dict(zip(names, row, strict=True)) for row in zip(*cells, strict=True)]
-    for row in found:
+    rows = [dict(zip(names, row, strict=True)) for row in zip(*cells, strict=True)]
+    for row in rows:
         row["id"] = row["id"] or row_id(row)
-    return found
+    return rows
 
 
 def read_rows(rows: pd.DataFrame | str | Path) -> list[dict[str, str]]:
