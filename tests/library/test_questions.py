@@ -96,7 +96,7 @@ def test_an_answer_from_steps_and_prefills_by_hand(meaning, answer, timed):
         ("loaded-step", {"output_tokens": 1.0}, 7 + 7 / 8 * 4),
         ("loaded-step", {"output_tokens": 1.5}, 7 + 7 / 8 * 4),
         ("loaded-step", {"batch": 1.0}, 7),
-        ("loaded-step", {"asked": (("prefill", "apart"),)}, 7),
+        ("loaded-step", {"arguments": (("prefill", "apart"),)}, 7),
         # of a wave of three prompts half of the two others, in a quarter of the requests; and half a step
         ("queued-prefill", {}, 2 * (1 + 1 / 4) + 3.5),
         ("queued-prefill", {"batch": 1.0}, 2 + 3.5),
@@ -221,12 +221,12 @@ OF_TRAINING = ("llama-3.1-8b", "trn1.32xlarge", tm.Mapping(tp=8, dp=4, placement
 @pytest.mark.parametrize(
     ("change", "ask"),
     [
-        ({"batch": 24.0, "asked": (("micro_batch", 3.0),)}, {"global_batch": 24, "micro_batch": 3}),
-        ({"batch": 4.0, "asked": (("micro_batch", 1.0),)}, {"global_batch": 4, "micro_batch": 1}),
+        ({"batch": 24.0, "arguments": (("micro_batch", 3.0),)}, {"global_batch": 24, "micro_batch": 3}),
+        ({"batch": 4.0, "arguments": (("micro_batch", 1.0),)}, {"global_batch": 4, "micro_batch": 1}),
         # fewer sequences than replicas are those of one replica
-        ({"batch": 3.0, "asked": (("micro_batch", 1.0),)}, {"global_batch": 12, "micro_batch": 1}),
+        ({"batch": 3.0, "arguments": (("micro_batch", 1.0),)}, {"global_batch": 12, "micro_batch": 1}),
         (
-            {"batch": 24.0, "asked": (("micro_batch", 1.0), ("trainable_share", 0.125))},
+            {"batch": 24.0, "arguments": (("micro_batch", 1.0), ("trainable_share", 0.125))},
             {"global_batch": 24, "micro_batch": 1, "trainable_share": 0.125},
         ),
     ],

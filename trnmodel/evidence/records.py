@@ -250,7 +250,7 @@ def pattern_cells(row: Mapping[str, str]) -> dict[str, str]:
     --------
     >>> row = {"metric": "Mean TPOT (ms)", "workload": "meta-llama/Llama-3.1-8B", "kind": "serving"}
     >>> pattern_cells(row)["metric"].splitlines(), pattern_cells(row)["kind"]
-    (['Mean TPOT (ms)', 'TPOT mean'], 'inference-LLM-serving')
+    (['Mean TPOT (ms)', 'TPOT Mean'], 'inference-LLM-serving')
     """
     cells = {name: plain(row.get(name, "")) for name in DECIDING}
     of_run = "; ".join(cells[name] for name in TEXT)
@@ -347,7 +347,7 @@ def is_known(value: Any) -> bool:
 
     Examples
     --------
-    >>> is_known(""), is_known(math.nan), is_known(4.0)
+    >>> is_known(""), is_known(nan), is_known(4.0)
     (False, False, True)
     """
     return bool(value != "" and value == value)
