@@ -20,6 +20,7 @@ from trnlab import comparators, coverage, forms, pages
 from trnlab.naive import regression
 from trnlab.pages import named
 from trnmodel.catalog.load import DATA
+from trnmodel.evidence.cells import texts
 from trnmodel.evidence.fit import MEANINGS, Case, cases, fitted_errors, labels, log_errors, readable
 from trnmodel.evidence.meanings import PLAIN
 from trnmodel.evidence.readings import is_rate
@@ -36,7 +37,6 @@ from trnmodel.evidence.rows import (
     published,
     read_rows,
     save,
-    texts,
 )
 from trnmodel.evidence.score import counted, validation
 from trnmodel.evidence.search import left_out

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from trnmodel.catalog import load, systems
 from trnmodel.catalog.systems import System
+from trnmodel.evidence.cells import number
 from trnmodel.evidence.meanings import decide
 from trnmodel.evidence.readings import TIMES, call_arguments
-from trnmodel.evidence.rows import MEASURED, number, read_rows
+from trnmodel.evidence.rows import MEASURED, read_rows
 from trnmodel.evidence.search import left_out, line
 from trnmodel.fabric.collectives import collective
 from trnmodel.fabric.runtime import RUNTIMES, graph_barrier_s

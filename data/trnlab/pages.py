@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trnmodel.catalog.load import DATA
+from trnmodel.evidence.cells import UnreadableRowError, texts
 from trnmodel.evidence.columns import ENERGY, TRAINING
 from trnmodel.evidence.fit import MEANINGS, USES, Case, Parameter, cases, fit, group_of, labels, readable, tuned, unique
 from trnmodel.evidence.questions import predict
 from trnmodel.evidence.readings import MODELLESS
-from trnmodel.evidence.rows import SIDES, UnreadableRowError, published, save, texts
+from trnmodel.evidence.rows import SIDES, published, save
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,11 +18,12 @@ from trnlab.forms import FORMS
 from trnlab.kernels import CONSTANTS, TUNED
 from trnlab.pages import MACHINES
 from trnmodel.catalog import load
+from trnmodel.evidence.cells import number, texts
 from trnmodel.evidence.fit import MEANINGS, parameters
 from trnmodel.evidence.grounds import part
 from trnmodel.evidence.meanings_language import USES
 from trnmodel.evidence.readings import reading
-from trnmodel.evidence.rows import number, save, texts
+from trnmodel.evidence.rows import save
 from trnmodel.evidence.score import JUDGED, counted, errors_of
 from trnmodel.evidence.tables import (
     BY,

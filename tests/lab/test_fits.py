@@ -9,8 +9,8 @@ import pytest
 
 import trnmodel as tm
 from trnlab import table, wide_experts
+from trnmodel.evidence.cells import COLUMNS
 from trnmodel.evidence.readings import reading
-from trnmodel.evidence.rows import COLUMNS
 
 NAN = math.nan
 ROW = dict.fromkeys(COLUMNS, "") | {

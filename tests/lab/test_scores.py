@@ -11,9 +11,9 @@ import pytest
 
 import trnmodel as tm
 from trnlab import accuracy, comparators, jumps, kernels, naive, ratchet, table
+from trnmodel.evidence.cells import COLUMNS
 from trnmodel.evidence.fit import Case
 from trnmodel.evidence.readings import reading
-from trnmodel.evidence.rows import COLUMNS
 
 NAN = math.nan
 ROW = dict.fromkeys(COLUMNS, "") | {

@@ -14,10 +14,10 @@ from trnlab import training as runs
 from trnmodel.catalog.systems import roomy
 from trnmodel.catalog.trainers import trainer
 from trnmodel.evidence import spellings
+from trnmodel.evidence.cells import COLUMNS, UnreadableRowError
 from trnmodel.evidence.described import described
 from trnmodel.evidence.fit import Case
 from trnmodel.evidence.readings import reading
-from trnmodel.evidence.rows import COLUMNS, UnreadableRowError
 
 # 4 layers of 512, 1,000 words, 30 sequences of 128 tokens on 2 x 3 x 5 of 64 chips
 GPT = {

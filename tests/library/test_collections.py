@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from trnmodel.catalog.load import DATA
+from trnmodel.evidence.cells import COLUMNS, row_id
 from trnmodel.evidence.collections import (
     EAGER,
     EXCHANGE,
@@ -20,7 +21,7 @@ from trnmodel.evidence.collections import (
     expert_exchange,
     moe_layer,
 )
-from trnmodel.evidence.rows import COLUMNS, LATER, MEASURED, row_id
+from trnmodel.evidence.rows import LATER, MEASURED
 
 THIRD = DATA / "evidence" / "measured_3.csv"
 

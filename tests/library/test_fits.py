@@ -9,8 +9,8 @@ import pytest
 
 import trnmodel as tm
 from trnmodel.evidence import fit, search
+from trnmodel.evidence.cells import COLUMNS
 from trnmodel.evidence.readings import reading
-from trnmodel.evidence.rows import COLUMNS
 
 ROW = dict.fromkeys(COLUMNS, "") | {
     "kind": "inference-LLM",

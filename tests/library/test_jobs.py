@@ -11,11 +11,11 @@ import trnmodel as tm
 from trnmodel.catalog import facilities
 from trnmodel.catalog.systems import roomy
 from trnmodel.evidence import jobs
+from trnmodel.evidence.cells import COLUMNS, UnreadableRowError, texts
 from trnmodel.evidence.columns import NAMES
 from trnmodel.evidence.described import run_columns, stated
 from trnmodel.evidence.meanings import decide
 from trnmodel.evidence.readings import reading
-from trnmodel.evidence.rows import COLUMNS, UnreadableRowError, texts
 
 RUN = {
     "kind": "training",

@@ -7,18 +7,10 @@ import pandas as pd
 import pytest
 
 import trnmodel as tm
+from trnmodel.evidence.cells import COLUMNS, row_id
 from trnmodel.evidence.meanings import decide, decisions
 from trnmodel.evidence.questions import QUESTIONS
-from trnmodel.evidence.rows import (
-    COLLECTIVES,
-    COLUMNS,
-    COMPARATORS,
-    LATER,
-    MEASURED,
-    PRODUCTS,
-    read_rows,
-    row_id,
-)
+from trnmodel.evidence.rows import COLLECTIVES, COMPARATORS, LATER, MEASURED, PRODUCTS, read_rows
 from trnmodel.evidence.score import shipped
 
 SHOWN = [

@@ -10,11 +10,12 @@ import pytest
 
 import trnmodel as tm
 from trnmodel.catalog.load import DATA
+from trnmodel.evidence.cells import UnreadableRowError, row_id, tokens
 from trnmodel.evidence.meanings import decisions
 from trnmodel.evidence.names import model_of
 from trnmodel.evidence.questions import predict
 from trnmodel.evidence.readings import reading
-from trnmodel.evidence.rows import LATER, MEASURED, UnreadableRowError, read_rows, row_id, tokens
+from trnmodel.evidence.rows import LATER, MEASURED, read_rows
 from trnmodel.models.shipped import catalog
 from trnmodel.models.transformer import model
 

@@ -10,8 +10,8 @@ import pytest
 import trnmodel as tm
 from trnmodel.catalog import load
 from trnmodel.evidence import grounds, jobs, questions
+from trnmodel.evidence.cells import COLUMNS, UnreadableRowError
 from trnmodel.evidence.readings import reading
-from trnmodel.evidence.rows import COLUMNS, UnreadableRowError
 
 ROW = dict.fromkeys(COLUMNS, "") | {
     "kind": "inference-LLM",

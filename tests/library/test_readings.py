@@ -11,8 +11,8 @@ import trnmodel as tm
 from trnmodel.catalog import load
 from trnmodel.evidence import readings
 from trnmodel.evidence import rows as rows_of
+from trnmodel.evidence.cells import COLUMNS, TINY, UnreadableRowError, measure, number, text, tokens
 from trnmodel.evidence.readings import reading
-from trnmodel.evidence.rows import COLUMNS, TINY, UnreadableRowError, measure, number, text, tokens
 
 ROW = dict.fromkeys(COLUMNS, "") | {
     "kind": "inference-LLM",

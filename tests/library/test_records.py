@@ -6,9 +6,10 @@ import pytest
 
 from trnmodel.catalog.load import DATA, DataError
 from trnmodel.evidence import records
+from trnmodel.evidence.cells import COLUMNS
 from trnmodel.evidence.meanings import decide
 from trnmodel.evidence.records import Record, fills_of, is_known, pattern_cells, read
-from trnmodel.evidence.rows import COLUMNS, COMPARATORS, published, read_rows
+from trnmodel.evidence.rows import COMPARATORS, published, read_rows
 from trnmodel.evidence.software import software, stack_of_software
 
 BLANK = dict.fromkeys(COLUMNS, "")

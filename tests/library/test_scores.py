@@ -13,9 +13,9 @@ import pytest
 import trnmodel as tm
 from trnmodel import evidence, search
 from trnmodel.evidence import grounds, primitives, score
+from trnmodel.evidence.cells import COLUMNS, UnreadableRowError, row_id
 from trnmodel.evidence.questions import predict
 from trnmodel.evidence.readings import reading
-from trnmodel.evidence.rows import COLUMNS, UnreadableRowError, row_id
 
 NAN = math.nan
 ROW = dict.fromkeys(COLUMNS, "") | {

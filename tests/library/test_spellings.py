@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from trnmodel.evidence import kinds, meanings, names, readings, records, spellings
+from trnmodel.evidence.cells import COLUMNS, UnreadableRowError, measure, number
 from trnmodel.evidence.meanings import decide
 from trnmodel.evidence.readings import reading
-from trnmodel.evidence.rows import COLUMNS, UnreadableRowError, measure, number, read_rows
+from trnmodel.evidence.rows import read_rows
 from trnmodel.models import shipped
 
 TABLES = Path(__file__).parent / "spellings"

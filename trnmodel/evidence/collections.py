@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from trnmodel.arguments import refuse
 from trnmodel.catalog.load import DATA
 from trnmodel.catalog.systems import system
-from trnmodel.evidence.rows import COLUMNS, texts
+from trnmodel.evidence.cells import COLUMNS, texts
 from trnmodel.units import MS, US
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from functools import lru_cache
 
 from trnmodel.arguments import HUGE, shown
 from trnmodel.catalog.trainers import trainers
+from trnmodel.evidence.cells import LONGEST_CELL, UnreadableRowError, number, tokens
 from trnmodel.evidence.columns import NAMES, RECOMPUTES, SHAPE
 from trnmodel.evidence.records import Record
-from trnmodel.evidence.rows import LONGEST_CELL, UnreadableRowError, number, tokens
 from trnmodel.models.config import read_json
 from trnmodel.models.shipped import MODELS, catalog
 from trnmodel.models.synthetic import from_values

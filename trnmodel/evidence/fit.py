@@ -23,12 +23,13 @@ from trnmodel.catalog.load import DATA, read_csv, value
 from trnmodel.catalog.specs import Spec
 from trnmodel.declared import Checked, declare
 from trnmodel.evidence import search
+from trnmodel.evidence.cells import UnreadableRowError, measure
 from trnmodel.evidence.grounds import grounds
 from trnmodel.evidence.meanings import decisions
 from trnmodel.evidence.questions import predict
 from trnmodel.evidence.readings import Reading, Tune, reading
 from trnmodel.evidence.records import document
-from trnmodel.evidence.rows import COLLECTIVES, COMPARATORS, UnreadableRowError, measure, published, put, read_rows
+from trnmodel.evidence.rows import COLLECTIVES, COMPARATORS, published, put, read_rows
 from trnmodel.evidence.score import configuration
 from trnmodel.models.transformer import model
 

@@ -12,13 +12,13 @@ import numpy as np
 
 from trnmodel.arguments import Same
 from trnmodel.bands import contradicted, plain_rows_basis, rows_basis, spread
+from trnmodel.evidence.cells import UnreadableRowError
 from trnmodel.evidence.columns import ENERGY, TRAINING
 from trnmodel.evidence.jobs import software, training
 from trnmodel.evidence.joules import basis as watts_rest_on
 from trnmodel.evidence.primitives import bare_chip, kernel_answer, message
 from trnmodel.evidence.questions import grouped, predict, predicted, together
 from trnmodel.evidence.readings import Reading, is_rate, stack_of
-from trnmodel.evidence.rows import UnreadableRowError
 from trnmodel.kernels import kernel
 from trnmodel.models.transformer import Transformer, model
 from trnmodel.result import Basis

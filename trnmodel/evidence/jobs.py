@@ -14,8 +14,8 @@ from trnmodel.arguments import Same, shown
 from trnmodel.catalog.specs import Chip
 from trnmodel.catalog.systems import System, roomy
 from trnmodel.catalog.trainers import Trainer, trainer
+from trnmodel.evidence.cells import UnreadableRowError
 from trnmodel.evidence.readings import Reading, Tune, is_rate, machine
-from trnmodel.evidence.rows import UnreadableRowError
 from trnmodel.models.transformer import Transformer, model
 from trnmodel.steps.legal import reaching, running
 from trnmodel.steps.mapping import Mapping as Degrees

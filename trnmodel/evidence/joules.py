@@ -14,8 +14,8 @@ from trnmodel.catalog import facilities
 from trnmodel.catalog.facilities import Power
 from trnmodel.catalog.specs import Chip
 from trnmodel.catalog.systems import ANY_MEMORY, System
+from trnmodel.evidence.cells import UnreadableRowError
 from trnmodel.evidence.readings import Reading, Tune, machine
-from trnmodel.evidence.rows import UnreadableRowError
 from trnmodel.power.energy import HIGH, LOW, MIDDLE, Amounts, chip_watts, watts_basis
 from trnmodel.result import Basis, weakest
 from trnmodel.steps.answers import Step

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from trnmodel.arguments import shown
+from trnmodel.evidence.cells import UnreadableRowError
+from trnmodel.evidence.kinds import WIDE
 from trnmodel.evidence.meanings_chips import other_chip, wide_experts
 from trnmodel.evidence.meanings_common import ASIDE, MEANING, MODEL, Question, no_meaning
 from trnmodel.evidence.meanings_kernels import collective, kernel
@@ -18,7 +20,6 @@ from trnmodel.evidence.meanings_language import encoder, language
 from trnmodel.evidence.meanings_runs import energy, memory, training
 from trnmodel.evidence.records import Record, document, pattern_cells, patterns
 from trnmodel.evidence.records import read as read_record
-from trnmodel.evidence.rows import WIDE, UnreadableRowError
 from trnmodel.evidence.spellings import contradiction, filled
 
 PLAIN = "as asked"  # the use of a row that has no other

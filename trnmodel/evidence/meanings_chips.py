@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trnmodel.arguments import shown
+from trnmodel.evidence.cells import UnreadableRowError
+from trnmodel.evidence.kinds import WIDE
 from trnmodel.evidence.meanings_common import MEANING, SIDES, Question, no_meaning, read_as, whole, without_blanks
 from trnmodel.evidence.names import model_of
 from trnmodel.evidence.records import Record
-from trnmodel.evidence.rows import WIDE, UnreadableRowError
 from trnmodel.models.transformer import model as read_model
 
 GPUS_OF_A_SERVER = 8  # of H100: ranks of TP beyond them lie in another

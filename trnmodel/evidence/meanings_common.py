@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from trnmodel.arguments import shown
+from trnmodel.evidence.cells import UnreadableRowError, number
 from trnmodel.evidence.records import Record, is_known
-from trnmodel.evidence.rows import UnreadableRowError, number
 
 ASIDE = "set-aside"  # the question of a row that is known to be no prediction of ours
 MEANING, MODEL, MACHINE = "meaning", "model", "machine"  # what a row without a question lacks

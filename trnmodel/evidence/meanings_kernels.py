@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from trnmodel.arguments import shown
+from trnmodel.evidence.cells import UnreadableRowError
 from trnmodel.evidence.meanings_common import (
     ASIDE,
     MEANING,
@@ -17,7 +18,6 @@ from trnmodel.evidence.meanings_common import (
     without_blanks,
 )
 from trnmodel.evidence.records import Record, is_known
-from trnmodel.evidence.rows import UnreadableRowError
 from trnmodel.units import KIB
 
 KERNELS = {

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from trnmodel.evidence.cells import UnreadableRowError, number
 from trnmodel.evidence.meanings_common import (
     MACHINE,
     MEANING,
@@ -18,7 +19,6 @@ from trnmodel.evidence.meanings_common import (
     without_blanks,
 )
 from trnmodel.evidence.records import Record, is_known
-from trnmodel.evidence.rows import UnreadableRowError, number
 
 # the question of a measure by how its requests come
 QUESTIONS: Mapping[str, Mapping[str, str]] = {

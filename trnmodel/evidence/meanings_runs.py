@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trnmodel.arguments import shown
+from trnmodel.evidence.cells import UnreadableRowError
 from trnmodel.evidence.meanings_common import MEANING, Question, no_meaning, read_as, whole
 from trnmodel.evidence.records import Record
-from trnmodel.evidence.rows import UnreadableRowError
 
 TRAINING = {
     "step": "train-step",

@@ -12,7 +12,7 @@ import msgspec
 
 from trnmodel.arguments import shown
 from trnmodel.catalog.load import DATA, read_csv
-from trnmodel.evidence.rows import UnreadableRowError
+from trnmodel.evidence.cells import UnreadableRowError
 from trnmodel.models import shipped
 
 DASHES = re.compile(r"[\u00ad\u2010-\u2015\u2212\ufe58\ufe63\uff0d]")

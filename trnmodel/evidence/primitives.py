@@ -8,8 +8,8 @@ from typing import Any
 
 from trnmodel.catalog.specs import Chip
 from trnmodel.catalog.systems import System
+from trnmodel.evidence.cells import UnreadableRowError
 from trnmodel.evidence.readings import Reading, Tune, joined, machine, stack_of
-from trnmodel.evidence.rows import UnreadableRowError
 from trnmodel.fabric.collectives import Collective, collective
 from trnmodel.fabric.runtime import RUNTIMES, graph_barrier_s
 from trnmodel.formulas import roofline

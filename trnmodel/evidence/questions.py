@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from trnmodel.arguments import Same
 from trnmodel.catalog.stacks import Efficiencies
+from trnmodel.evidence.cells import UnreadableRowError
 from trnmodel.evidence.jobs import JOBS
 from trnmodel.evidence.joules import WATTS
 from trnmodel.evidence.primitives import PRIMITIVES, bare_chip, in_step_s
 from trnmodel.evidence.readings import Reading, Tune, machine, stack_of
-from trnmodel.evidence.rows import UnreadableRowError
 from trnmodel.formulas import roofline
 from trnmodel.models.blocks import Phase
 from trnmodel.models.transformer import Transformer, model

@@ -15,12 +15,12 @@ from trnmodel.catalog.names import folded
 from trnmodel.catalog.specs import Chip, Precision, Spec
 from trnmodel.catalog.stacks import Efficiencies, efficiencies
 from trnmodel.catalog.systems import System, system, systems
+from trnmodel.evidence.cells import COLUMNS, LONGEST_CELL, UnreadableRowError, number, tokens
 from trnmodel.evidence.columns import ENERGY, JOB, MACHINE, RUN, TRAINING, WATTS
 from trnmodel.evidence.described import described, run_columns, stated
 from trnmodel.evidence.meanings import Decision, decide
 from trnmodel.evidence.names import model_of
 from trnmodel.evidence.records import Record
-from trnmodel.evidence.rows import COLUMNS, LONGEST_CELL, UnreadableRowError, number, tokens
 from trnmodel.evidence.software import stack_of_software
 from trnmodel.evidence.spellings import KINDS, filled, spelt
 from trnmodel.models import shipped

@@ -19,8 +19,8 @@ from typing import Any, get_type_hints
 import msgspec
 
 from trnmodel.catalog.load import DATA, DataError, read_csv
+from trnmodel.evidence.cells import number, tokens
 from trnmodel.evidence.names import bare_name, plain
-from trnmodel.evidence.rows import number, tokens
 from trnmodel.evidence.spellings import filled, spelt
 from trnmodel.units import BILLION, TRILLION
 

@@ -16,10 +16,11 @@ import numpy as np
 
 from trnmodel.arguments import refuse, shown
 from trnmodel.declared import Checked, declare
+from trnmodel.evidence.cells import COLUMNS, UnreadableRowError, measure, text, texts
 from trnmodel.evidence.grounds import Judged, banded, where
 from trnmodel.evidence.meanings import Decision, decisions
 from trnmodel.evidence.readings import Reading, reading
-from trnmodel.evidence.rows import COLUMNS, MEASURED, UnreadableRowError, measure, published, read_table, text, texts
+from trnmodel.evidence.rows import MEASURED, published, read_table
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 
