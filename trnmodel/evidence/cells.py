@@ -76,7 +76,7 @@ def _bounded(printed: str) -> float:
 
 
 def text(cell: Any) -> str:
-    """Return a cell as the rules read it: whole numbers without a point, nothing for a blank, "<list>" for a list.
+    """Return a cell as patterns read it: whole numbers without a point, nothing for a blank, "<list>" for a list.
 
     Examples
     --------

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 MOST_ROUNDS = 12  # of fits of all groups, which settle after four
 EFFICIENCIES = DATA / "facts" / "efficiencies.csv"
-# groups of a model's rows by what they mean; any other group is a use that rules name
+# groups of a model's rows by what they mean; any other group is a use of rows
 MEANINGS: Mapping[str, tuple[str, ...]] = {
     "decode": ("decode-step", "decode-throughput", "run-per-token"),
     "prefill": ("prefill", "batch-prefill", "one-prefill", "reprefill-throughput"),

@@ -85,7 +85,7 @@ def step(r: Reading, tune: Tune | None = None) -> TrainStep:
     shared out and whether the sequence is cut between matrices are as the row says, else as `tm.train_step` has them.
     """
     if math.isnan(r.prompt):
-        raise UnreadableRowError("no length of a sequence")
+        raise UnreadableRowError("no length of a sequence; seq_len would help")
     stated, at, chosen, where = dict(r.arguments), degrees(r), trained(r), place(r)
     ask: dict[str, Any] = {name: of(stated[name]) for name, of in FLAGS.items() if name in stated}
     ask |= {"global_batch": sequences(r), "seq": r.prompt, "precision": r.precision}
@@ -139,7 +139,7 @@ def _mfu(r: Reading) -> float:
 def _steps_of_run(r: Reading) -> float:
     tokens = dict(r.arguments).get("tokens")
     if tokens is None:
-        raise UnreadableRowError("no tokens of the run whose days are printed")
+        raise UnreadableRowError("no tokens of the run whose days are printed; a column `tokens` would help")
     return float(tokens) / (sequences(r) * r.prompt)
 
 

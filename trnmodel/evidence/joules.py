@@ -59,7 +59,9 @@ def step_s(r: Reading) -> float:
     """Time between the tokens of a sequence: at the rate that the row prints, else the model's own."""
     rate = dict(r.arguments).get("tokens_per_s")
     if rate is None and not r.model:
-        raise UnreadableRowError("no tokens/s, and no configuration of the model to tell them")
+        raise UnreadableRowError(
+            "no tokens/s, and no configuration of the model that gives them; a column `tokens_per_s` would help"
+        )
     return own_s(r) if rate is None else r.batch / float(rate)
 
 

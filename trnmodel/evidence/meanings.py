@@ -14,7 +14,7 @@ from trnmodel.arguments import shown
 from trnmodel.evidence.cells import UnreadableRowError
 from trnmodel.evidence.kinds import WIDE
 from trnmodel.evidence.meanings_chips import other_chip, wide_experts
-from trnmodel.evidence.meanings_common import ASIDE, MEANING, MODEL, Question, no_meaning
+from trnmodel.evidence.meanings_common import ASIDE, MEANING, MODEL, Question
 from trnmodel.evidence.meanings_kernels import collective, kernel
 from trnmodel.evidence.meanings_language import encoder, language
 from trnmodel.evidence.meanings_runs import energy, memory, training
@@ -110,13 +110,15 @@ def _question(row: Mapping[str, str], record: Record, names: Sequence[str]) -> Q
     cells = pattern_cells(row)
     row = {**row, "kind": cells["kind"], "phase": cells["phase"]}
     if record.measure == "part":
-        raise UnreadableRowError(f"{MEANING}: {shown(row.get('metric', ''))}: {_why_part(names)}")
+        raise UnreadableRowError(f"{MEANING}: {shown(row.get('metric', ''))} is not asked: {_why_part(names)}")
     if record.measure == "other_model":
         raise UnreadableRowError(f"{MODEL}: {shown(row.get('workload', ''))} is not a language model")
     if odd := contradiction(row):
         raise UnreadableRowError(odd)
     if row["kind"] not in FAMILIES:
-        raise no_meaning(row)
+        raise UnreadableRowError(
+            f"{MEANING}: rows of kind {shown(row['kind'])} have no question; kinds that have are {', '.join(FAMILIES)}"
+        )
     return FAMILIES[row["kind"]](row, record)
 
 

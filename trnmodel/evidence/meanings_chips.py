@@ -47,7 +47,7 @@ def other_chip(row: Mapping[str, str], record: Record) -> Question:
     if record.layers == "one":
         return _layer(row, record, arguments)
     if record.lengths == "unknown":
-        raise UnreadableRowError(f"{MEANING}: inputs are long, and their lengths are not printed")
+        raise UnreadableRowError(f"{MEANING}: inputs are long, and their lengths are not printed; input_len would help")
     return _language(row, record, arguments)
 
 
@@ -91,7 +91,7 @@ def _question(row: Mapping[str, str], record: Record) -> str:
         return "queued-prefill" if metric.startswith("ttft") else "prefill"
     if record.measure == "request":
         return "run-of-steps"
-    raise no_meaning(row)
+    raise no_meaning(row, "TTFT, TPOT, ITL, request latency")
 
 
 def _use(record: Record, name: str) -> str:
@@ -112,7 +112,7 @@ def _layer(row: Mapping[str, str], record: Record, software: Mapping[str, str]) 
         return Question("layer-all-reduce", arguments, "library")
     if parts := OPERATORS.get(record.operator):
         return Question("layer-operators", arguments | {"parts": parts}, "comparator")
-    raise UnreadableRowError(f"{MEANING}: {shown(record.operator)} is a part that the model does not time apart")
+    raise UnreadableRowError(f"{MEANING}: {shown(record.operator)} is an operator that the model does not time alone")
 
 
 def wide_experts(row: Mapping[str, str], record: Record) -> Question:
@@ -137,9 +137,11 @@ def wide_experts(row: Mapping[str, str], record: Record) -> Question:
     'prefill'
     """
     if record.apart != "yes" or record.measure not in ("token_interval", "first_token"):
-        raise UnreadableRowError(f"{MEANING}: no run with workers apart")
+        raise UnreadableRowError(
+            f"{MEANING}: the hand-tuned scenario is one of prefill and decode on workers of their own"
+        )
     if read_model(model_of(row["workload"])).kind != "expert":
-        raise UnreadableRowError(f"{MEANING}: no model of experts")
+        raise UnreadableRowError(f"{MEANING}: the hand-tuned scenario is one of a model with experts")
     decode = record.measure == "token_interval"
     replicas = record.attention_replicas if decode else record.prefill_replicas
     arguments = {"stack": "hand-tuned", "context": "middle", **read_as(record), "percentile": ""}

@@ -79,13 +79,14 @@ def read_as(record: Record) -> dict[str, str]:
     )
 
 
-def no_meaning(row: Mapping[str, str]) -> UnreadableRowError:
-    """Return the error of a row whose metric no pattern reads.
+def no_meaning(row: Mapping[str, str], metrics: str) -> UnreadableRowError:
+    """Return the error of a row whose metric no pattern reads, with metrics of its kind that are read.
 
     Examples
     --------
-    >>> str(no_meaning({"metric": "happiness", "kind": "training"}))
-    "meaning: no pattern gives a meaning to metric 'happiness' of kind 'training'"
+    >>> str(no_meaning({"metric": "happiness"}, "power, energy"))
+    "meaning: no pattern gives a meaning to metric 'happiness'; metrics that are read here are power, energy"
     """
-    metric, kind = shown(row.get("metric", "")), shown(row.get("kind", ""))
-    return UnreadableRowError(f"{MEANING}: no pattern gives a meaning to metric {metric} of kind {kind}")
+    metric = shown(row.get("metric", ""))
+    why = f"no pattern gives a meaning to metric {metric}; metrics that are read here are {metrics}"
+    return UnreadableRowError(f"{MEANING}: {why}")

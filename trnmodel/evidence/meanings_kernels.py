@@ -75,11 +75,16 @@ def _shape_of_kernel(row: Mapping[str, str], record: Record) -> dict[str, str]:
     """Return the call of a kernel with its sizes; raises UnreadableRowError where a row does not state them."""
     if record.op not in SHAPES:
         name = shown(row.get("workload", ""))
-        raise UnreadableRowError(f"{MEANING}: workload {name}: names no kernel with a shape that is known")
+        raise UnreadableRowError(
+            f"{MEANING}: workload {name}: names no kernel with a shape that is known; "
+            "a name such as 'matmul M=512 K=512 N=512' is one"
+        )
     if "launch" in record.inside:
-        raise UnreadableRowError(f"{MEANING}: the time holds a launch by a path of unknown cost")
+        raise UnreadableRowError(
+            f"{MEANING}: the time holds a launch by a path of unknown cost; the time on the device can be asked"
+        )
     if record.measure not in KERNELS:
-        raise no_meaning(row)
+        raise no_meaning(row, "latency, achieved TFLOPS, memory bandwidth, MFU, bytes read and written")
     shape = SHAPES[record.op](record)
     if missing := [name for name, text in shape.items() if not text and name not in OPTIONAL]:
         raise UnreadableRowError(f"{MEANING}: the row does not state {', '.join(missing)} of its {record.op}")
@@ -196,12 +201,15 @@ def collective(row: Mapping[str, str], record: Record) -> Question:
 def _require_message(row: Mapping[str, str], record: Record) -> None:
     """Refuse a row of a collective that does not state its kind, its ranks or its size."""
     if record.measure not in COLLECTIVES:
-        raise no_meaning(row)
+        raise no_meaning(row, "time, busbw, algbw")
     sized = any(is_known(getattr(record, name)) for name in (*SIZED, "rows"))
     known = {"kind_of_call": record.kind_of_call, "ranks": is_known(record.ranks), "message_bytes": sized}
     if missing := [name for name, there in known.items() if not there]:
         names = ", ".join(missing)
-        raise UnreadableRowError(f"{MEANING}: the row names no {names} of a collective (its size, ranks and kind)")
+        raise UnreadableRowError(
+            f"{MEANING}: the row names no {names} of its collective; "
+            "a workload such as 'all_reduce 64 ranks size=1048576B' names kind, ranks and size"
+        )
 
 
 def _message(row: Mapping[str, str], record: Record) -> dict[str, str]:
@@ -231,7 +239,7 @@ def _use_of_series(record: Record) -> str:
         return "fit"
     if record.measure in ("busbw", "algbw"):
         return "rate"
-    raise UnreadableRowError(f"{MEANING}: a percentile of the run whose mean is used")
+    raise UnreadableRowError(f"{MEANING}: a percentile of a run whose mean is asked")
 
 
 def _use_of_collective(row: Mapping[str, str], record: Record) -> str:

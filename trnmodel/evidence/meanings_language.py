@@ -48,6 +48,7 @@ BY_PHASE = {
     ("generated_rate", "decode"): "decode-throughput",
 }  # of a run without load
 PROFILED = ("mfu", "mbu", "read_bytes", "device_time")  # measures that say nothing without a phase
+PHASED = ", ".join(f"{measure} of a {phase}" for measure, phase in BY_PHASE)
 ENCODERS = {"forward": "forward", "forward_rate": "forward-throughput"}
 USES = {
     "prefill-mfu": "prefill, profiled MFU",
@@ -72,6 +73,7 @@ USES = {
     "waiting-step": "serving, waiting in a queue",
 }  # what a question's rows are used for; constants of the model are fitted to those of other questions
 WAITING = {"queued-prefill": "waiting-prefill", "loaded-step": "waiting-step"}  # more clients than slots
+METRICS = "TTFT, TPOT, ITL, request latency, throughput, requests per second, MFU, MBU"
 MANY = "1000000"  # rounds of a closed loop, where nobody says how many
 HALF = 0.5  # a middle gap between tokens holds a prefill where at least half of the steps wait for one
 
@@ -116,14 +118,18 @@ def _require_answerable(row: Mapping[str, str], record: Record) -> None:
     drafted = record.draft_tokens > 0 and record.measure not in ("first_token", "mfu")
     apart = record.apart == "yes" and is_known(record.prefill_machines)
     reasons = {
-        f"{MEANING}: the host calls operators one by one, which has no stack here": record.kernels == "eager",
-        f"{MEANING}: a draft proposes tokens, and how many are accepted is not asked here": drafted,
-        f"{MEANING}: prompts are partly cached, and which part is not stated": bool(record.cached),
-        f"{MEANING}: the lengths are not printed": record.lengths == "unknown",
-        f"{MACHINE}: prefill and decode run on machines of their own, joined by a network": apart,
+        f"{MEANING}: the host calls operators one by one, whose launches have no stack here; "
+        "a run of a compiled graph can be asked": record.kernels == "eager",
+        f"{MEANING}: a draft proposes tokens, and the share that is accepted has no question here; "
+        "a run without a draft can be asked": drafted,
+        f"{MEANING}: prompts are partly cached, and the page does not state which part; "
+        "a run without a cache of prefixes can be asked": bool(record.cached),
+        f"{MEANING}: the lengths are not printed; input_len and output_len would help": record.lengths == "unknown",
+        f"{MACHINE}: prefill and decode run on machines of their own, and the network between them "
+        "has no question here": apart,
     }
     if not record.measure:
-        raise no_meaning(row)
+        raise no_meaning(row, METRICS)
     for reason, holds in reasons.items():
         if holds:
             raise UnreadableRowError(reason)
@@ -173,7 +179,9 @@ def load(record: Record, replicas: float) -> str:
 def _embedding(record: Record, how: str) -> str:
     """Return the question of a model that embeds: a request is one pass over its prompt."""
     if how != "single" or record.measure not in ("request", "first_token"):
-        raise UnreadableRowError(f"{MEANING}: a server that embeds has no queue here")
+        raise UnreadableRowError(
+            f"{MEANING}: a server that embeds has no queue here; the latency of one request at a time can be asked"
+        )
     return "one-prefill"
 
 
@@ -183,7 +191,8 @@ def _question(record: Record, how: str, phase: str, prefills_per_step: float) ->
     if quiet and (record.measure, phase) in BY_PHASE:
         return _by_phase(record, phase)
     if record.measure in PROFILED:
-        raise UnreadableRowError(f"{MEANING}: {record.measure} of a {phase or 'run without a phase'} has no question")
+        of = phase or "run without a phase"
+        raise UnreadableRowError(f"{MEANING}: {record.measure} of a {of} has no question; those that have are {PHASED}")
     return _by_detail(record, how, prefills_per_step) or _by_load(record.measure, how)
 
 
@@ -213,7 +222,8 @@ def _by_load(measure: str, how: str) -> str:
     questions = QUESTIONS.get(measure, {})
     name = questions.get(how, questions.get("loaded" if how == "burst" else "static", ""))
     if not name:
-        raise UnreadableRowError(f"{MEANING}: {measure} of requests that come {how} has no question")
+        loads = ", ".join(questions) or "no load"
+        raise UnreadableRowError(f"{MEANING}: {measure} of a {how} run has no question; it has one of {loads}")
     return name
 
 
@@ -332,11 +342,14 @@ def encoder(row: Mapping[str, str], record: Record) -> Question:
     'forward-throughput'
     """
     if record.scheduling == "closed":
-        raise UnreadableRowError(f"{MEANING}: a server with many clients, whose queue is not described")
+        raise UnreadableRowError(
+            f"{MEANING}: a server with many clients, whose queue is not described; "
+            "the latency of one batch can be asked"
+        )
     if record.measure not in ENCODERS:
-        raise no_meaning(row)
+        raise no_meaning(row, "latency, throughput")
     if not (row.get("seq_len") or row.get("input_len") or record.prompt_bucket):
-        raise UnreadableRowError("no input length, nor a compiled length")
+        raise UnreadableRowError("no input length, nor a compiled length; input_len or seq_len would help")
     name = ENCODERS[record.measure]
     arguments = {
         "stack": "" if record.engine else "torch-neuronx",

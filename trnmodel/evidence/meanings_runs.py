@@ -18,6 +18,7 @@ TRAINING = {
     "work_rate": "train-flop-rate-chip",
     "executed_rate": "train-executed-flop-rate-chip",
 }
+PARTS = "weights, KV cache, scratchpad, collective buffers, rings and code, and their total"
 ADAPTERS_SHARE = "0.01"  # of the weights, that is trained where adapters alone are: an assumption (D)
 
 
@@ -31,7 +32,9 @@ def memory(row: Mapping[str, str], record: Record) -> Question:
     """
     part = record.measure.removeprefix("memory_")
     if part in ("", "part"):
-        raise UnreadableRowError(f"{MEANING}: {shown(row.get('metric', ''))} is no part that the model stores")
+        raise UnreadableRowError(
+            f"{MEANING}: {shown(row.get('metric', ''))} is none of what the model stores; it stores {PARTS}"
+        )
     kind = "first" if record.rank == "first" and part == "total" else part
     experts = {"moe_ep": whole(record.expert_ranks)} if record.expert_ranks > 1 else {}
     return Question(f"memory:{kind}", read_as(record) | experts, "memory footprint")
@@ -48,7 +51,7 @@ def training(row: Mapping[str, str], record: Record) -> Question:
     ('train-sequences', {'trainable_share': '0.01'})
     """
     if record.measure not in TRAINING:
-        raise no_meaning(row)
+        raise no_meaning(row, "step time, samples/s, tokens/s, MFU, TFLOP/s per chip, time to train")
     arguments = read_as(record)
     if record.adapters == "yes":
         arguments["trainable_share"] = ADAPTERS_SHARE
@@ -64,5 +67,5 @@ def energy(row: Mapping[str, str], record: Record) -> Question:
     'energy-watts'
     """
     if record.measure != "watts":
-        raise no_meaning(row)
+        raise no_meaning(row, "power, energy")
     return Question("energy-watts", read_as(record), "energy")

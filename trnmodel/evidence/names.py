@@ -78,4 +78,6 @@ def _known_model(workload: str) -> str:
         for candidate in (workload, one, hyphened, *spelled, *named[:1]):
             if known := shipped.known(candidate):
                 return known
-    raise UnreadableRowError(f"model: no configuration of {shown(workload)} in the catalog")
+    raise UnreadableRowError(
+        f"model: no configuration of {shown(workload)} in the catalog; one of yours goes into `models`"
+    )

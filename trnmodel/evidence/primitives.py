@@ -43,7 +43,7 @@ def _kernel_answer(r: Reading, tune: Tune | None) -> kernel.KernelTime:
     arguments: dict[str, Any] = {name: value for name, value in r.arguments if name not in FRAME}
     call = dict(r.arguments).get("kernel")
     if call not in CALLS:
-        raise UnreadableRowError("workload: names no kernel with its shape that the rules know")
+        raise UnreadableRowError("workload: names no kernel with a shape that is known")
     sequences = arguments.pop("sequences", 1.0)  # of attention: each has its own heads
     arguments |= {name: arguments[name] * sequences for name in ("heads", "kv_heads") if name in arguments}
     arguments |= {name: str(arguments[name]).lower() for name in ("dtype", "op") if name in arguments}
@@ -57,7 +57,7 @@ def _kernel(figure: Callable[[kernel.KernelTime], Any]) -> Callable[[Reading, Tu
 
 
 def _kernel_mfu(r: Reading, tune: Tune | None) -> float:
-    """Return the share of the peak that the rules name for the source, or of that of the rank's cores."""
+    """Return the share of the peak that the page names, or of that of the rank's cores."""
     answer, core = kernel_answer(r, tune), bare_chip(r).core
     assert core is not None  # the kernel has run on it
     own = core.tensor.peak_flop_per_s[answer.dtype] * (r.mapping[3] or 1)
@@ -71,7 +71,7 @@ def message(r: Reading) -> tuple[str, float, float]:
         arguments["message_bytes"] = arguments["rows"] * arguments["columns"] * MATRIX_BYTES
     missing = [name for name in ("kind", "ranks", "message_bytes") if name not in arguments]
     if missing:
-        raise UnreadableRowError(f"workload: names no {', '.join(missing)} of a collective that the rules know")
+        raise UnreadableRowError(f"workload: names no {', '.join(missing)} of its collective")
     return str(arguments["kind"]), float(arguments["ranks"]), float(arguments["message_bytes"])
 
 

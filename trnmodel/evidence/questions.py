@@ -1,4 +1,4 @@
-"""The one map from a question to the public call that answers it; what a rule calls a row is a name in this map.
+"""The one map from a question to the public call that answers it; the question of a row is a name in this map.
 
 Readings that differ in their sizes alone are asked in one call: their sizes are then arrays of one reading.
 """
@@ -50,7 +50,9 @@ def _running(
 
 def _decode(r: Reading, tune: Tune | None, breakdown: bool = False) -> Step:
     if np.any(np.isnan(r.context)):
-        raise UnreadableRowError("no context: neither lengths nor a compiled length")
+        raise UnreadableRowError(
+            "no context: neither lengths nor a compiled length; input_len and output_len, or seq_len, would help"
+        )
     slots = None if np.any(np.mod(r.compiled_batch, 1)) else r.compiled_batch  # a mean in flight is no compiled shape
     step: dict[str, Any] = {"batch": r.batch, "compiled_batch": slots, "context": r.context}
     step |= {"new_tokens": r.new_tokens} if r.new_tokens != 1 else {}
@@ -61,7 +63,7 @@ def _decode(r: Reading, tune: Tune | None, breakdown: bool = False) -> Step:
 
 def _prefill(r: Reading, tune: Tune | None, batch: Any = 1.0, breakdown: bool = False) -> Step:
     if np.any(np.isnan(r.prompt)):
-        raise UnreadableRowError("no input length, nor a compiled length")
+        raise UnreadableRowError("no input length, nor a compiled length; input_len or seq_len would help")
     longest = np.maximum(r.max_context, r.prompt)
     step: dict[str, Any] = {"batch": batch, "input_tokens": r.prompt, "max_context": longest, "breakdown": breakdown}
     return _possible(prefill(**_call(r, tune, longest, "prefill"), **step))
@@ -86,7 +88,7 @@ def _one_prefill_s(r: Reading, tune: Tune | None) -> Any:
 
 def _output(r: Reading) -> Any:
     if not np.all(np.greater(r.output_tokens, 0)):
-        raise UnreadableRowError("no output length")
+        raise UnreadableRowError("no output length; output_len would help")
     return r.output_tokens
 
 

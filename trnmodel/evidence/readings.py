@@ -1,4 +1,4 @@
-"""A measured row and what the rules say of it -> a reading: question, machine, model and shapes, in base units."""
+"""A measured row and what it asks -> a reading: question, machine, model and shapes, in base units."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ BY_USER = {"decode-throughput": "decode-speed", "served-throughput": "loaded-spe
 BY_JOULES = {"energy-watts": "energy-per-token"}
 BY_CHIP = {"train-tokens": "train-tokens-chip"}
 BINARY = {"message_kib": KIB, "message_mib": MIB, "message_gib": GIB}
-# arguments of a rule that say how a row is read; the others are arguments of the call that answers
+# arguments of a question that say how a row is read; the others are arguments of the call that answers
 READ = (
     *("stack", "batch", "context", "prompt", "percentile", "rounding", "unit", "replicas", "precision", "model"),
     *("where", "ep", "series", "input", "tp", "clients", "active", "moe_ep", "new_tokens", "waves", "longest"),
@@ -165,11 +165,11 @@ def _machine(where: str, hbm_bytes_per_s: float, layers: int) -> System | Chip:
         return replace(
             spec, hbm_bytes_per_s=hbm_bytes_per_s or spec.hbm_bytes_per_s, hbm_bytes=spec.hbm_bytes * (layers or 1)
         )
-    raise UnreadableRowError(f"instance {shown(where)} is unknown")
+    raise UnreadableRowError(f"instance {shown(where)} is unknown; one such as trn2.48xlarge or trainium2 would help")
 
 
 def machine(r: Reading) -> System | Chip:
-    """Return the system of a reading, or a bare chip, with the HBM that a rule gives it; one layer has room for all."""
+    """Return the system of a reading, or a bare chip, with the HBM that the row states; one layer has room for all."""
     arguments = dict(r.arguments)
     layers = read_model(r.model).n_layers if "one_layer" in arguments else 0
     return _machine(r.where, float(arguments.get("hbm_bytes_per_s", 0)), layers)
@@ -233,7 +233,7 @@ def _first(*values: float) -> float:
 
 
 def _length(policy: str, n: Mapping[str, float], fallback: float) -> float:
-    """Return a length by a rule's policy: "seq", "input", "median" or "middle" of the output, or a number."""
+    """Return a length by its policy: "seq", "input", "median" or "middle" of the output, or a number."""
     known = {
         "seq": n["seq_len"],
         "input": n["input_len"],
@@ -244,7 +244,7 @@ def _length(policy: str, n: Mapping[str, float], fallback: float) -> float:
 
 
 def _lengths(n: Mapping[str, float], policies: Mapping[str, str]) -> dict[str, float]:
-    """Prompt, output, context and compiled maximum of a row, each by a rule or by what the row says."""
+    """Prompt, output, context and compiled maximum of a row, each by its policy or by what the row prints."""
     input_len, out, seq = n["input_len"], n["output_len"], n["seq_len"]
     total, prompt, context = input_len + out, policies.get("prompt", ""), policies.get("context", "")
     longest = number(policies.get("longest", ""))
@@ -306,7 +306,9 @@ def _batches(n: Mapping[str, float], say: Mapping[str, str], replicas: int) -> d
 def _printed_precision(printed: str) -> Precision:
     text = printed.lower()
     if text and not FORMATS.search(text):
-        raise UnreadableRowError(f"precision {shown(printed)}: names no format that the rules know")
+        raise UnreadableRowError(
+            f"precision {shown(printed)}: names no format that is known; bf16, fp16, fp32, fp8, int8, mxfp4 and w4a8 are"
+        )
     if "fp8" in text and ("expert" in text or "moe" in text):
         return replace(load.precision("bf16"), name="fp8-experts", experts="fp8")
     names = [("w4a8", "w4a8"), ("mxfp8", "mxfp8"), ("mxfp4", "mxfp4-moe"), ("fp8", "fp8"), ("int8", "int8")]
@@ -315,7 +317,7 @@ def _printed_precision(printed: str) -> Precision:
 
 @lru_cache(maxsize=512)
 def _precision(preset: str, printed: str) -> Precision:
-    """Return what a rule says ("int8+int8" names the cache's dtype too), or what the row prints."""
+    """Return the format that a preset names ("int8+int8" has the cache's too), or the one that the row prints."""
     if not preset:
         return _printed_precision(printed)
     if preset == "fp32-autocast":

@@ -95,9 +95,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     launches: float = nan  # of the host in a step
     call_rows: float = nan  # tokens of one call of a prefill, over all replicas of attention
     replicas: str = ""  # "cores", or a number
-    head: str = ""
     layers: str = ""
-    node_crossings: float = nan
     hbm_bytes_per_s: float = nan
     # training
     micro_batch: float = nan

@@ -65,7 +65,7 @@ UNFILLED = re.compile(r"^(other-chip|wide-experts|gpu-)")  # tables whose notes 
 
 
 class Spelling(msgspec.Struct, frozen=True):
-    """Another word for what the rules know: in which cell, of rows of which kind and phase, and what it becomes."""
+    """Another word for what the patterns know: its cell, the kind and phase of its rows, and what it becomes."""
 
     cell: str
     kind: str
@@ -85,7 +85,7 @@ def _spellings() -> tuple[tuple[Spelling, re.Pattern, re.Pattern, re.Pattern], .
 
 
 def spelt(row: Mapping[str, str]) -> dict[str, str]:
-    """Return a row in the words of the rules: kind, phase, metric, unit and workload as others write them.
+    """Return a row in the words of the patterns: kind, phase, metric, unit and workload as others write them.
 
     Examples
     --------
@@ -187,7 +187,7 @@ def _message_bytes(workload: str, note: str) -> str:
 
 
 def _attention(workload: str) -> str:
-    """Return an attention kernel with heads, head size, batch and length in the order of the rules.
+    """Return an attention kernel with heads, head size, batch and length in the order of the patterns.
 
     Examples
     --------
