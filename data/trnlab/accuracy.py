@@ -74,7 +74,7 @@ UNFITTED = (
 )  # uses that rules give rows, in the order of the table
 SAME = "constants from these rows"
 EVERYWHERE = "page left out everywhere"
-UNSTATED, PRODUCTS_USE = "platform not stated", "tuned-gemm"
+UNSTATED = "platform not stated"
 
 
 def _errors(of: Sequence[Case], group: str) -> Iterator[tuple[str, NDArray, NDArray | float]]:

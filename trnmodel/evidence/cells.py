@@ -24,6 +24,7 @@ COLUMNS = (
     "precision metric value unit note kind tier"
 ).split()
 LONGEST_CELL = 2000  # characters
+MOST = 2**40  # tokens, sequences or ranks of a row
 DECIMAL_COMMA = re.compile(r"\bcommas? (?:is|are) (?:the )?decimal|\bdecimal commas?\b", re.IGNORECASE)
 
 

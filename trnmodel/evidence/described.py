@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from trnmodel.arguments import HUGE, shown
 from trnmodel.catalog.trainers import trainers
-from trnmodel.evidence.cells import LONGEST_CELL, UnreadableRowError, number, tokens
+from trnmodel.evidence.cells import LONGEST_CELL, MOST, UnreadableRowError, number, tokens
 from trnmodel.evidence.columns import NAMES, RECOMPUTES, SHAPE
 from trnmodel.evidence.records import Record
 from trnmodel.models.config import read_json
@@ -16,9 +16,7 @@ from trnmodel.models.shipped import MODELS, catalog
 from trnmodel.models.synthetic import from_values
 from trnmodel.models.transformer import Transformer
 
-MOST = 2**40
 COUNTED = ("machines", "expert_ranks", "context_ranks", "micro_batch", "interleave", "global_batch", "seq", *SHAPE)
-POSITIVE = ("network_gbit_per_s", "tokens", "tokens_per_s", "limit_w", "params_b", "active_b")
 FLAGS = {"1": 1.0, "true": 1.0, "yes": 1.0, "0": 0.0, "false": 0.0, "no": 0.0}
 WORDED = (
     *("micro_batch", "zero", "interleave", "context_ranks", "expert_ranks", "network_gbit_per_s", "tokens"),

@@ -15,7 +15,7 @@ from trnmodel.catalog.names import folded
 from trnmodel.catalog.specs import Chip, Precision, Spec
 from trnmodel.catalog.stacks import Efficiencies, efficiencies
 from trnmodel.catalog.systems import System, system, systems
-from trnmodel.evidence.cells import COLUMNS, LONGEST_CELL, UnreadableRowError, number, tokens
+from trnmodel.evidence.cells import COLUMNS, LONGEST_CELL, MOST, UnreadableRowError, number, tokens
 from trnmodel.evidence.columns import ENERGY, JOB, MACHINE, RUN, TRAINING, WATTS
 from trnmodel.evidence.described import described, run_columns, stated
 from trnmodel.evidence.meanings import Decision, decide
@@ -33,7 +33,6 @@ COUNTS = ("n_cores_used", "lnc", "batch", "input_len", "output_len", "seq_len", 
 WHOLE = ("n_cores_used", "lnc", "tp", "pp", "dp")
 COUNTED = {name: re.compile(rf"^{name}[ =]*(?=\d)|(?<=\d) ?(ranks?|cores?|chips?)$", re.I) for name in COUNTS}  # "TP8"
 COARSE = 0.25  # of a value, that half a step of its rounding is: the number says less than a prediction
-MOST = 2**40  # tokens, sequences or ranks of a row
 TIMES = {"s": 1.0, "sec": 1.0, "seconds": 1.0, "ms": MS, "us": US, "min": MINUTE, "h": HOUR, "hours": HOUR}
 PER = {"s": 1.0, "min": 1 / MINUTE, "h": 1 / HOUR}
 TOKENS = {
@@ -306,9 +305,8 @@ def _batches(n: Mapping[str, float], say: Mapping[str, str], replicas: int) -> d
 def _printed_precision(printed: str) -> Precision:
     text = printed.lower()
     if text and not FORMATS.search(text):
-        raise UnreadableRowError(
-            f"precision {shown(printed)}: names no format that is known; bf16, fp16, fp32, fp8, int8, mxfp4 and w4a8 are"
-        )
+        known = "bf16, fp16, fp32, fp8, int8, mxfp4 and w4a8"
+        raise UnreadableRowError(f"precision {shown(printed)}: names no format; {known} are formats")
     if "fp8" in text and ("expert" in text or "moe" in text):
         return replace(load.precision("bf16"), name="fp8-experts", experts="fp8")
     names = [("w4a8", "w4a8"), ("mxfp8", "mxfp8"), ("mxfp4", "mxfp4-moe"), ("fp8", "fp8"), ("int8", "int8")]

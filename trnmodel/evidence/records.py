@@ -199,7 +199,7 @@ class Statement(msgspec.Struct, frozen=True):
 def fills_of(text: str) -> dict[str, str]:
     """Return the columns that a text fills: "measure=mfu rank=first"; raises DataError for a name that is no column."""
     pairs = [pair.partition("=") for pair in text.split()]
-    if odd := [name for name, _, _ in pairs if name not in TYPES and name != "chunk"]:
+    if odd := [name for name, _, _ in pairs if name not in TYPES]:
         raise DataError(f"{text!r}: {odd} are no columns of a record")
     return {name: value for name, _, value in pairs}
 
