@@ -106,7 +106,15 @@ def row_id(row: Mapping[str, str]) -> str:
 
 
 def texts(table: pd.DataFrame) -> list[dict[str, str]]:
-    """Return the rows of a table as texts by column, each with its id; a missing column of the format is blank."""
+    """Return the rows of a table as texts by column, each with its id; a missing column of the format is blank.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> row = texts(pd.DataFrame([{"batch": 4.0, "unit": " ms"}]))[0]
+    >>> row["batch"], row["unit"], row["note"], len(row["id"])
+    ('4', 'ms', '', 10)
+    """
     others = (name for name in table.columns if isinstance(name, str) and name not in ("id", *COLUMNS))
     names = ("id", *COLUMNS, *others)
     blank = [""] * len(table)

@@ -80,7 +80,7 @@ def decide(row: Mapping[str, str], statements: bool = True) -> Decision:
     Parameters
     ----------
     row : mapping of str to str
-        The cells of a row, as `trnmodel.evidence.rows.texts` has them. [-]
+        The cells of a row, as `trnmodel.evidence.cells.texts` has them. [-]
     statements : bool
         Whether what the row's page states beyond its cells counts. [-]
 
@@ -136,7 +136,7 @@ def decisions(rows: Sequence[Mapping[str, str]], statements: bool = True) -> lis
     Parameters
     ----------
     rows : sequence of mapping of str to str
-        The cells of rows, as `trnmodel.evidence.rows.texts` has them. [-]
+        The cells of rows, as `trnmodel.evidence.cells.texts` has them. [-]
     statements : bool
         Whether what the rows' pages state beyond their cells counts. [-]
 

@@ -168,14 +168,46 @@ def _machine(where: str, hbm_bytes_per_s: float, layers: int) -> System | Chip:
 
 
 def machine(r: Reading) -> System | Chip:
-    """Return the system of a reading, or a bare chip, with the HBM that the row states; one layer has room for all."""
+    """Return the system of a reading, or a bare chip, with the HBM that the row states; one layer has room for all.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from trnmodel.evidence.cells import texts
+    >>> cells = {"instance": "2x trn1.32xlarge", "workload": "Llama-3.1-8B", "tp": 64, "batch": 4, "seq_len": 2048}
+    >>> row = texts(pd.DataFrame([cells | {"metric": "TPOT", "value": 9, "unit": "ms"}]))[0]
+    >>> machine(reading(row)).id
+    'trn1.32xlarge'
+    """
     arguments = dict(r.arguments)
     layers = read_model(r.model).n_layers if "one_layer" in arguments else 0
     return _machine(r.where, float(arguments.get("hbm_bytes_per_s", 0)), layers)
 
 
 def joined(r: Reading, ranks: float) -> System | Chip:
-    """Return the machine of a reading, or as many as its row names where one has too few ranks."""
+    """Return the machine of a reading, or as many as its row names where one has too few ranks.
+
+    Parameters
+    ----------
+    r : Reading
+        What a row means. [-]
+    ranks : float
+        Ranks that work together. [-]
+
+    Returns
+    -------
+    machine : System or Chip
+        One machine, or several joined by their network. [-]
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from trnmodel.evidence.cells import texts
+    >>> cells = {"instance": "2x trn1.32xlarge", "workload": "Llama-3.1-8B", "tp": 64, "batch": 4, "seq_len": 2048}
+    >>> row = texts(pd.DataFrame([cells | {"metric": "TPOT", "value": 9, "unit": "ms"}]))[0]
+    >>> [joined(reading(row), ranks).count for ranks in (32, 64)]
+    [1, 2]
+    """
     where = machine(r)
     if isinstance(where, Chip) or r.machines == 1:
         return where
@@ -183,7 +215,17 @@ def joined(r: Reading, ranks: float) -> System | Chip:
 
 
 def stack_of(r: Reading, tune: Tune | None = None) -> Efficiencies:
-    """Return the stack of a reading on its machine, changed where one asks for it."""
+    """Return the stack of a reading on its machine, changed where one asks for it.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from trnmodel.evidence.cells import texts
+    >>> cells = {"instance": "2x trn1.32xlarge", "workload": "Llama-3.1-8B", "tp": 64, "batch": 4, "seq_len": 2048}
+    >>> row = texts(pd.DataFrame([cells | {"metric": "TPOT", "value": 9, "unit": "ms", "note": "SDK 2.18.0, tnx"}]))[0]
+    >>> stack_of(reading(row)).id
+    'transformers-neuronx-2.18.0'
+    """
     chosen = _stack(Same(machine(r)), key_of(r.stack or None))
     return instance("tune", tune(chosen), Efficiencies, "a change of a stack") if tune else chosen
 
@@ -215,7 +257,14 @@ def _arguments(own: Mapping[str, float | str], n_chips: float) -> dict[str, floa
 
 
 def counts(row: Mapping[str, str]) -> dict[str, float]:
-    """Return the numbers of a row's shapes, NaN for a blank cell; raise UnreadableRowError for any other text."""
+    """Return the numbers of a row's shapes, NaN for a blank cell; raise UnreadableRowError for any other text.
+
+    Examples
+    --------
+    >>> numbers = counts(dict.fromkeys(COUNTS, "") | {"tp": "TP8", "seq_len": "4k"})
+    >>> numbers["tp"], numbers["seq_len"], numbers["batch"]
+    (8.0, 4096.0, nan)
+    """
     numbers = {}
     for name in COUNTS:
         cell = COUNTED[name].sub("", row[name]) if row[name] else ""
@@ -404,7 +453,13 @@ def _scale(meaning: str, row: Mapping[str, str], override: str) -> float:
 
 
 def call_arguments(arguments: Mapping[str, str]) -> tuple[tuple[str, float | str], ...]:
-    """Arguments of the call that answers: numbers where they are some, a message in bytes, a kind by its own name."""
+    """Return arguments of the call that answers: numbers where they are some, messages in bytes, kinds by their names.
+
+    Examples
+    --------
+    >>> call_arguments({"kind": "All-Reduce", "message_kib": "64", "stack": "ideal"})
+    (('kind', 'all_reduce'), ('message_bytes', 65536.0))
+    """
     call: dict[str, float | str] = {}
     for name, printed in arguments.items():
         if name not in READ:
@@ -421,7 +476,32 @@ def call_arguments(arguments: Mapping[str, str]) -> tuple[tuple[str, float | str
 def reading(
     row: Mapping[str, str], models: Mapping[str, Any] | None = None, decided: Decision | None = None
 ) -> Reading:
-    """Return what a row means; raises UnreadableRowError with the reason for a row that cannot be predicted."""
+    """Return what a row means; raises UnreadableRowError with the reason for a row that cannot be predicted.
+
+    Parameters
+    ----------
+    row : mapping of str to str
+        The cells of a row, as `trnmodel.evidence.cells.texts` has them. [-]
+    models : mapping, optional
+        Workload name to model, asked before the names of the catalog. [-]
+    decided : Decision, optional
+        What the row asks, where that is known; else it is decided here. [-]
+
+    Returns
+    -------
+    reading : Reading
+        The question of the row with its machine, model and sizes. [base units]
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from trnmodel.evidence.cells import texts
+    >>> cells = {"instance": "2x trn1.32xlarge", "workload": "Llama-3.1-8B", "tp": 64, "batch": 4, "seq_len": 2048}
+    >>> row = texts(pd.DataFrame([cells | {"metric": "TPOT", "value": 9, "unit": "ms"}]))[0]
+    >>> one = reading(row)
+    >>> one.meaning, one.model, one.where, one.mapping, one.batch, one.scale
+    ('decode-step', 'llama-3.1-8b', 'trn1.32xlarge', (64, 1, 1, None), 4.0, 0.001)
+    """
     for name in COLUMNS:
         if len(row.get(name, "")) > LONGEST_CELL:
             raise UnreadableRowError(f"{name}: a cell of {len(row[name])} characters; allowed are {LONGEST_CELL}")

@@ -197,7 +197,13 @@ class Statement(msgspec.Struct, frozen=True):
 
 
 def fills_of(text: str) -> dict[str, str]:
-    """Return the columns that a text fills: "measure=mfu rank=first"; raises DataError for a name that is no column."""
+    """Return the columns that a text fills; raises DataError for a name that is no column.
+
+    Examples
+    --------
+    >>> fills_of("measure=mfu rank=first")
+    {'measure': 'mfu', 'rank': 'first'}
+    """
     pairs = [pair.partition("=") for pair in text.split()]
     if odd := [name for name, _, _ in pairs if name not in TYPES]:
         raise DataError(f"{text!r}: {odd} are no columns of a record")
@@ -206,7 +212,18 @@ def fills_of(text: str) -> dict[str, str]:
 
 @cache
 def patterns() -> tuple[tuple[Pattern, re.Pattern, re.Pattern, re.Pattern, dict[str, str]], ...]:
-    """Return the shipped patterns, in order, compiled; raises DataError naming the pattern that is none."""
+    """Return the shipped patterns, in order, compiled; raises DataError naming the pattern that is none.
+
+    Returns
+    -------
+    patterns : tuple
+        Of each pattern: itself, its kind, phase and match compiled, and the columns that it fills by name. [-]
+
+    Examples
+    --------
+    >>> [fills for one, *_, fills in patterns() if one.name == "whole-batch"]
+    [{'first_of': 'batch'}]
+    """
     compiled = []
     for one in read_csv(DATA / "evidence" / "patterns.csv", Pattern):
         try:
@@ -284,7 +301,25 @@ def _read(cells: tuple[str, ...]) -> tuple[dict[str, str], tuple[str, ...]]:
 
 
 def stated(row: Mapping[str, str], columns: Mapping[str, str]) -> dict[str, str]:
-    """Return what the page of a row states beyond its cells; conditions name cells of shapes or columns found."""
+    """Return what the page of a row states beyond its cells.
+
+    Parameters
+    ----------
+    row : mapping of str to str
+        The cells of a row, with its `source`. [-]
+    columns : mapping of str to str
+        Columns that its words fill; a condition of a statement names one of them, or a cell. [-]
+
+    Returns
+    -------
+    columns : dict of str to str
+        Columns that the page fills beyond them. [-]
+
+    Examples
+    --------
+    >>> stated({"source": "a page that nobody has read"}, {"measure": "token_interval"})
+    {}
+    """
     page, say = document(row.get("source", "")), dict[str, str]()
     if not page:
         return say
@@ -333,7 +368,7 @@ def read(row: Mapping[str, str], statements: bool = True) -> tuple[Record, tuple
 
 
 def check(rows: Iterable[Mapping[str, str]]) -> None:
-    """Refuse statements that hold for none of the rows."""
+    """Refuse statements about pages that none of the rows is of; raises DataError naming them."""
     rows = list(rows)
     pages = {document(row.get("source", "")) for row in rows}
     if idle := [one.page for one, _, _ in _statements() if not any(page.startswith(one.page) for page in pages)]:

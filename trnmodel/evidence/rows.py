@@ -91,6 +91,12 @@ def published() -> pd.DataFrame:
     """Return the tables of published measurements of Trainium and Inferentia, one below the other, as text.
 
     Columns that only some of the tables have are blank in the rows of the others.
+
+    Examples
+    --------
+    >>> rows = published()
+    >>> set(COLUMNS) <= set(rows.columns), rows.id.is_unique
+    (True, True)
     """
     import pandas as pd
 
@@ -147,7 +153,15 @@ def _products(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def read_rows(rows: pd.DataFrame | str | Path) -> list[dict[str, str]]:
-    """Measured rows as texts by column, checked; a column that is missing is blank."""
+    """Return measured rows as texts by column, checked; a column that is missing is blank.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> table = [{"instance": "trn2.48xlarge", "workload": "Llama-3.1-8B", "metric": "TPOT", "value": 9, "unit": "ms"}]
+    >>> read_rows(pd.DataFrame(table))[0]["value"]
+    '9'
+    """
     return texts(read_table(rows))
 
 
@@ -175,5 +189,11 @@ def put_fitted(path: Path, values: Mapping[tuple[str, str], str]) -> None:
 
 
 def wide_rows() -> list[dict[str, str]]:
-    """Return the rows of other chips once more, as the kind that is asked of the hand-tuned scenario."""
+    """Return the rows of other chips once more, as the kind that is asked of the hand-tuned scenario.
+
+    Examples
+    --------
+    >>> {row["kind"] for row in wide_rows()}
+    {'wide-experts'}
+    """
     return [row | {"kind": WIDE} for row in read_rows(COMPARATORS)]

@@ -31,7 +31,13 @@ class Software(msgspec.Struct, frozen=True):
 
 @cache
 def software() -> tuple[Software, ...]:
-    """Return the table of software, in order."""
+    """Return the table of software, in order.
+
+    Examples
+    --------
+    >>> "vllm-neuron-2026" in {one.stack for one in software()}
+    True
+    """
     return tuple(read_csv(DATA / "evidence" / "software.csv", Software))
 
 
