@@ -20,6 +20,7 @@ from trnlab import comparators, coverage, forms, pages
 from trnlab.naive import regression
 from trnlab.pages import named
 from trnmodel.catalog.load import DATA
+from trnmodel.evidence.cells import texts
 from trnmodel.evidence.fit import MEANINGS, Case, cases, fitted_errors, labels, log_errors, readable
 from trnmodel.evidence.meanings import PLAIN
 from trnmodel.evidence.readings import is_rate
@@ -36,7 +37,6 @@ from trnmodel.evidence.rows import (
     published,
     read_rows,
     save,
-    texts,
 )
 from trnmodel.evidence.score import counted, validation
 from trnmodel.evidence.search import left_out
@@ -74,7 +74,7 @@ UNFITTED = (
 )  # uses that rules give rows, in the order of the table
 SAME = "constants from these rows"
 EVERYWHERE = "page left out everywhere"
-UNSTATED, PRODUCTS_USE = "platform not stated", "tuned-gemm"
+UNSTATED = "platform not stated"
 
 
 def _errors(of: Sequence[Case], group: str) -> Iterator[tuple[str, NDArray, NDArray | float]]:

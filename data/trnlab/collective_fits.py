@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from trnmodel.catalog import load, systems
 from trnmodel.catalog.systems import System
+from trnmodel.evidence.cells import number
 from trnmodel.evidence.meanings import decide
-from trnmodel.evidence.readings import TIMES, asked
-from trnmodel.evidence.rows import MEASURED, number, read_rows
+from trnmodel.evidence.readings import TIMES, call_arguments
+from trnmodel.evidence.rows import MEASURED, read_rows
 from trnmodel.evidence.search import left_out, line
 from trnmodel.fabric.collectives import collective
 from trnmodel.fabric.runtime import RUNTIMES, graph_barrier_s
@@ -48,7 +49,7 @@ def contract() -> pd.DataFrame:
     for row in read_rows(MEASURED):
         if row["kind"] == "collective":
             d = decide(row)
-            given = dict(asked(d.arguments))
+            given = dict(call_arguments(d.arguments))
             line: dict[str, Any] = {name: row[name] for name in kept} | {"use": d.use}
             line |= {
                 "series": d.record.series or d.arguments.get("series", ""),

@@ -10,10 +10,11 @@ import numpy as np
 
 from trnmodel.catalog.load import DATA
 from trnmodel.catalog.stacks import Efficiencies
+from trnmodel.evidence.cells import UnreadableRowError, measure
 from trnmodel.evidence.fit import Case, cases, fitted_errors, labels, log_errors
 from trnmodel.evidence.questions import predict
 from trnmodel.evidence.readings import reading
-from trnmodel.evidence.rows import COLLECTIVES, COMPARATORS, UnreadableRowError, measure, read_rows, save
+from trnmodel.evidence.rows import COLLECTIVES, COMPARATORS, read_rows, save
 from trnmodel.evidence.search import left_out
 
 if TYPE_CHECKING:

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from trnlab.accuracy import KERNEL_RESIDUALS, shipped
 from trnmodel.catalog import load
 from trnmodel.evidence import search
+from trnmodel.evidence.cells import UnreadableRowError
 from trnmodel.evidence.fit import readable
 from trnmodel.evidence.primitives import kernel_answer
 from trnmodel.evidence.questions import predict
 from trnmodel.evidence.readings import SIZES, Reading, is_rate, model_of
-from trnmodel.evidence.rows import MEASURED, PRODUCTS, SIDES, UnreadableRowError, read_rows, read_table
+from trnmodel.evidence.rows import MEASURED, PRODUCTS, SIDES, read_rows, read_table
 from trnmodel.evidence.tables import KERNELS, LEFT_OUT, TUNED
 from trnmodel.kernels import kernel
 from trnmodel.models.transformer import Transformer, model

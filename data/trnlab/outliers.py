@@ -12,9 +12,10 @@ import numpy as np
 
 from trnlab.coverage import ROUNDING
 from trnmodel.catalog.bands import AXES, LABELS, OUTLIERS
+from trnmodel.evidence.cells import texts
 from trnmodel.evidence.grounds import place, rows_basis_of, where
 from trnmodel.evidence.readings import TRAINING, is_rate, reading
-from trnmodel.evidence.rows import save, texts
+from trnmodel.evidence.rows import save
 from trnmodel.evidence.score import validation
 
 if TYPE_CHECKING:

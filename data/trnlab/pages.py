@@ -9,7 +9,7 @@ constants of each group are fitted to the rows of all other pages. `python -m tr
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trnmodel.catalog.load import DATA
+from trnmodel.evidence.cells import UnreadableRowError, texts
 from trnmodel.evidence.columns import ENERGY, TRAINING
 from trnmodel.evidence.fit import MEANINGS, USES, Case, Parameter, cases, fit, group_of, labels, readable, tuned, unique
 from trnmodel.evidence.questions import predict
 from trnmodel.evidence.readings import MODELLESS
-from trnmodel.evidence.rows import SIDES, UnreadableRowError, published, save, texts
+from trnmodel.evidence.rows import SIDES, published, save
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,19 +45,41 @@ def _without(page: str, group: str, of: Sequence[Case]) -> dict[Parameter, float
 
 
 def by_page(groups: Sequence[str] = FITTED) -> dict[str, dict[Parameter, float]]:
-    """Return the constants of all groups without a page, by page; others stay as they are shipped."""
-    rows, found = published(), defaultdict[str, dict[Parameter, float]](dict)
+    """Return the constants of all groups without a page, by page; others stay as they are shipped.
+
+    Parameters
+    ----------
+    groups : sequence of str
+        Groups whose constants are fitted anew, all those with rows of Trainium by default. [-]
+
+    Returns
+    -------
+    constants : dict
+        Page to constants, fitted to the rows of all other pages. [base units]
+    """
+    rows, constants = published(), defaultdict[str, dict[Parameter, float]](dict)
     with ProcessPoolExecutor() as workers:
         for group in groups:
             of = cases(rows, group)
             pages = [*dict.fromkeys(case.source for case in of)]
             for page, values in zip(pages, workers.map(partial(_without, group=group, of=of), pages), strict=True):
-                found[page] |= values
-    return found
+                constants[page] |= values
+    return constants
 
 
 def configurations(statements: bool) -> list[Case]:
-    """Return the configurations of all rows, read from their cells alone or with what their pages state beyond them."""
+    """Return the configurations of all rows but those of training and watts.
+
+    Parameters
+    ----------
+    statements : bool
+        Whether rows are read with what their pages state beyond their cells, or from their cells alone. [-]
+
+    Returns
+    -------
+    cases : list of Case
+        One for each configuration, with the median of what was measured. [base units]
+    """
     rows = readable(texts(published()), statements)
     return unique(case for case in rows if not case.reading.meaning.startswith(APART))
 
@@ -80,25 +103,37 @@ def errors(of: Sequence[Case], without: Mapping[str, Mapping[Parameter, float]])
     import pandas as pd
 
     table = pd.DataFrame(labels(of)).assign(use=[case.reading.use for case in of])
-    table["group"] = [group_of(case.reading) or named(use, part, on) for case, use, part, on in _named(of, table)]
+    lines = zip(of, table.use, table.part, table["on"], strict=True)
+    table["group"] = [group_of(case.reading) or named(use, part, on) for case, use, part, on in lines]
     pairs = [_pair(case, without.get(case.source, {})) for case in of]
     columns = dict(zip(("error", "default_error"), np.array(pairs).T, strict=True))
     return table.assign(**columns | {"error": with_products(of, table.use, columns["error"])})
 
 
 def with_products(of: Sequence[Case], uses: Iterable[str], errors: Iterable[float]) -> list[float]:
-    """Return errors, those of products of Trainium3 under constants fitted to the other files of their shapes."""
+    """Return errors, those of products of Trainium3 under constants fitted to the other files of their shapes.
+
+    Parameters
+    ----------
+    of : sequence of Case
+        What is asked. [-]
+    uses : iterable of str
+        What each of them is used for. [-]
+    errors : iterable of float
+        Predicted over measured - 1 under the constants in force. [-]
+
+    Returns
+    -------
+    errors : list of float
+        The same, but for products of Trainium3. [-]
+    """
     from trnlab.kernels import product_accuracy
 
     table = product_accuracy()
     left = dict(zip(zip(*(table[name] for name in SIDES), strict=True), table.left_out_error, strict=True))
-    shapes = [tuple(float(dict(case.reading.asked).get(name, 0)) for name in SIDES) for case in of]
-    found = zip(shapes, uses, errors, strict=True)
-    return [left.get(shape, error) if use == PRODUCTS_USE else error for shape, use, error in found]
-
-
-def _named(of: Sequence[Case], table: pd.DataFrame) -> Iterator[tuple[Case, str, str, str]]:
-    return zip(of, table.use, table.part, table["on"], strict=True)
+    shapes = [tuple(float(dict(case.reading.arguments).get(name, 0)) for name in SIDES) for case in of]
+    lines = zip(shapes, uses, errors, strict=True)
+    return [left.get(shape, error) if use == PRODUCTS_USE else error for shape, use, error in lines]
 
 
 def named(use: str, part: str, on: str) -> str:

@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trnlab.accuracy import INSIDE, PRODUCTS_USE, SAME, UNFITTED, UNSTATED, held, shipped
+from trnlab.accuracy import INSIDE, SAME, UNFITTED, UNSTATED, held, shipped
 from trnlab.comparators import ALL_REDUCE as GPU_COLLECTIVES
 from trnlab.comparators import GROUP as GPUS
 from trnlab.forms import FORMS
 from trnlab.kernels import CONSTANTS, TUNED
-from trnlab.pages import MACHINES
+from trnlab.pages import MACHINES, PRODUCTS_USE
 from trnmodel.catalog import load
+from trnmodel.evidence.cells import number, texts
 from trnmodel.evidence.fit import MEANINGS, parameters
 from trnmodel.evidence.grounds import part
-from trnmodel.evidence.meanings import USES
+from trnmodel.evidence.meanings_language import USES
 from trnmodel.evidence.readings import reading
-from trnmodel.evidence.rows import number, save, texts
+from trnmodel.evidence.rows import save
 from trnmodel.evidence.score import JUDGED, counted, errors_of
 from trnmodel.evidence.tables import (
     BY,

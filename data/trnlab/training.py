@@ -22,11 +22,12 @@ from trnmodel.catalog import load
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.trainers import Trainer, trainer
 from trnmodel.evidence import jobs, search
+from trnmodel.evidence.cells import measure
 from trnmodel.evidence.fit import Case as Vote
 from trnmodel.evidence.fit import log_errors as residual_logs
 from trnmodel.evidence.readings import Reading, reading
 from trnmodel.evidence.records import document
-from trnmodel.evidence.rows import RUNS, measure, put_fitted, read_rows, save
+from trnmodel.evidence.rows import RUNS, put_fitted, read_rows, save
 from trnmodel.models.transformer import Transformer
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.training.step import TrainStep

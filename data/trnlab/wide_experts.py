@@ -46,7 +46,7 @@ def runs() -> tuple[Case, ...]:
     >>> len(runs()), sum(map(first, runs()))
     (13, 7)
     """
-    sequences = [(run, float(dict(run.reading.asked).get("sequences", 0.0))) for run in readable(wide_rows())]
+    sequences = [(run, float(dict(run.reading.arguments).get("sequences", 0.0))) for run in readable(wide_rows())]
     return tuple(replace(run, measured=many / run.measured) if many else run for run, many in sequences)
 
 
@@ -91,7 +91,7 @@ def predicted_s(run: Case, expert_s: float, service_s: float, wave: float) -> fl
     r, (start, slope) = run.reading, _line(run)
     one_s = start + slope * expert_s
     if not first(run):
-        return one_s + float(dict(r.asked).get("node_crossings", 0.0)) * model(r.model).n_layers * NODE_S
+        return one_s + float(dict(r.arguments).get("node_crossings", 0.0)) * model(r.model).n_layers * NODE_S
     return one_s * (1 + wave * max(r.batch / float(r.ep) - 1, 0) / 2) + service_s
 
 

@@ -5,9 +5,10 @@ import pandas as pd
 import pytest
 
 from trnlab import comparators as study
+from trnmodel.evidence.cells import COLUMNS
 from trnmodel.evidence.fit import cases, log_errors
 from trnmodel.evidence.readings import reading
-from trnmodel.evidence.rows import COLUMNS, COMPARATORS
+from trnmodel.evidence.rows import COMPARATORS
 from trnmodel.evidence.score import validate
 
 

@@ -9,8 +9,8 @@ import pytest
 
 import trnmodel as tm
 from trnlab import table, wide_experts
+from trnmodel.evidence.cells import COLUMNS
 from trnmodel.evidence.readings import reading
-from trnmodel.evidence.rows import COLUMNS
 
 NAN = math.nan
 ROW = dict.fromkeys(COLUMNS, "") | {
@@ -63,9 +63,9 @@ def test_a_step_among_servers_crosses_them():
     """60 us for each crossing of each of 61 layers of DeepSeek-V3; the line of a layer with experts beside."""
     run = wide_experts.runs()[0]
     layers = tm.model(run.reading.model).n_layers
-    crossings = float(dict(run.reading.asked).get("node_crossings", 0.0))
-    plain = replace(run, reading=replace(run.reading, asked=()))
-    more = replace(run, reading=replace(run.reading, asked=(("node_crossings", crossings + 3),)))
+    crossings = float(dict(run.reading.arguments).get("node_crossings", 0.0))
+    plain = replace(run, reading=replace(run.reading, arguments=()))
+    more = replace(run, reading=replace(run.reading, arguments=(("node_crossings", crossings + 3),)))
     none_s, some_s = (wide_experts.predicted_s(one, 50e-6, 9.0, 9.0) for one in (plain, more))
     assert some_s - none_s == pytest.approx((crossings + 3) * layers * 60e-6)
     first = wide_experts.runs()[1]

@@ -11,9 +11,9 @@ import pytest
 
 import trnmodel as tm
 from trnlab import accuracy, comparators, jumps, kernels, naive, ratchet, table
+from trnmodel.evidence.cells import COLUMNS
 from trnmodel.evidence.fit import Case
 from trnmodel.evidence.readings import reading
-from trnmodel.evidence.rows import COLUMNS
 
 NAN = math.nan
 ROW = dict.fromkeys(COLUMNS, "") | {
@@ -35,7 +35,7 @@ ROW = dict.fromkeys(COLUMNS, "") | {
 
 
 def case(model, family, source, stack="one"):
-    of = SimpleNamespace(model_id=model, asked=(), where=f"{family}.48xlarge", stack=stack)
+    of = SimpleNamespace(model_id=model, arguments=(), where=f"{family}.48xlarge", stack=stack)
     return Case(of, 1.0, 1.0, source)
 
 

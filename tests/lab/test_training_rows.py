@@ -13,11 +13,11 @@ from trnlab import naive
 from trnlab import training as runs
 from trnmodel.catalog.systems import roomy
 from trnmodel.catalog.trainers import trainer
-from trnmodel.evidence import words
+from trnmodel.evidence import spellings
+from trnmodel.evidence.cells import COLUMNS, UnreadableRowError
 from trnmodel.evidence.described import described
 from trnmodel.evidence.fit import Case
 from trnmodel.evidence.readings import reading
-from trnmodel.evidence.rows import COLUMNS, UnreadableRowError
 
 # 4 layers of 512, 1,000 words, 30 sequences of 128 tokens on 2 x 3 x 5 of 64 chips
 GPT = {
@@ -315,7 +315,7 @@ def test_a_regression_finds_what_made_the_times():
     ],
 )
 def test_ranks_of_a_row_by_its_columns(cells, ranks):
-    assert words._ranks(cells) == ranks
+    assert spellings._ranks(cells) == ranks
 
 
 @pytest.mark.parametrize(
@@ -332,7 +332,7 @@ def test_ranks_of_a_row_by_its_columns(cells, ranks):
     ],
 )
 def test_collectives_in_other_words(said, means):
-    assert words._collective(*said) == means
+    assert spellings._collective(*said) == means
 
 
 @pytest.mark.parametrize(
@@ -347,4 +347,4 @@ def test_collectives_in_other_words(said, means):
     ],
 )
 def test_attention_in_other_words(said, means):
-    assert words._attention(said) == means
+    assert spellings._attention(said) == means

@@ -70,6 +70,7 @@ def test_a_time_is_a_line_in_what_a_layer_with_experts_adds():
         r, slots, first = run.reading, float(run.reading.ep), wide_experts.first(run)
         asked = replace(r, batch=slots, compiled_batch=slots) if first else replace(r, meaning="decode-step")
         alone = predict(asked, lambda of: replace(of, expert_serial_s=1.5 * wide_experts.FIRST[0]))
-        crossings = float(dict(r.asked).get("node_crossings", 0.0)) * tm.model(r.model).n_layers * wide_experts.NODE_S
+        layers, arguments = tm.model(r.model).n_layers, dict(r.arguments)
+        crossings = float(arguments.get("node_crossings", 0.0)) * layers * wide_experts.NODE_S
         found = wide_experts.predicted_s(run, 1.5 * wide_experts.FIRST[0], 0.0, 0.0)
         assert found == pytest.approx(alone + (0.0 if first else crossings), rel=1e-9)

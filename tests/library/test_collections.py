@@ -8,19 +8,20 @@ import pandas as pd
 import pytest
 
 from trnmodel.catalog.load import DATA
+from trnmodel.evidence.cells import COLUMNS, row_id
 from trnmodel.evidence.collections import (
     EAGER,
     EXCHANGE,
     KERNELS,
     LAYER,
     NUMBERS,
-    WORDS,
+    TEXTS,
     collected,
     collectives,
     expert_exchange,
     moe_layer,
 )
-from trnmodel.evidence.rows import COLUMNS, LATER, MEASURED, row_id
+from trnmodel.evidence.rows import LATER, MEASURED
 
 THIRD = DATA / "evidence" / "measured_3.csv"
 
@@ -60,7 +61,7 @@ def test_ids_follow_from_the_rows_and_a_repeat_has_a_number():
 def test_every_printed_time_becomes_a_row(rows):
     # The exchange prints 128 times of calls back to back, 128 synchronised, 32 with host copies and 56 of whole calls.
     assert len(rows) == 801 + 94 + (128 + 128 + 32 + 56) + 39
-    assert list(rows) == ["id", *COLUMNS, *WORDS, *NUMBERS]
+    assert list(rows) == ["id", *COLUMNS, *TEXTS, *NUMBERS]
     assert rows["id"].is_unique
     assert set(rows["unit"]) == {"s"}
     assert np.array_equal(rows["value"], rows["value_si"], equal_nan=True)

@@ -8,10 +8,11 @@ import pytest
 
 import trnmodel as tm
 from trnmodel.catalog.stacks import efficiencies
+from trnmodel.evidence.cells import COLUMNS, UnreadableRowError
 from trnmodel.evidence.fit import cases, fit, parameters
 from trnmodel.evidence.questions import predict
 from trnmodel.evidence.readings import reading
-from trnmodel.evidence.rows import COLUMNS, COMPARATORS, UnreadableRowError
+from trnmodel.evidence.rows import COMPARATORS
 from trnmodel.evidence.score import validate
 
 

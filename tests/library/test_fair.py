@@ -11,10 +11,11 @@ from trnmodel.catalog import load, stacks
 from trnmodel.catalog.reader import lineage
 from trnmodel.catalog.specs import Chip
 from trnmodel.catalog.stacks import IDEAL, efficiencies
+from trnmodel.evidence.cells import measure
 from trnmodel.evidence.fit import MEANINGS, cases, parameters
 from trnmodel.evidence.questions import predict
 from trnmodel.evidence.readings import machine, reading
-from trnmodel.evidence.rows import COMPARATORS, measure, published
+from trnmodel.evidence.rows import COMPARATORS, published
 from trnmodel.result import BASES, Basis, alike, tidy, weakest
 from trnmodel.search import deployments, sizing
 from trnmodel.search.frontier import frontiers

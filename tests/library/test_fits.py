@@ -9,8 +9,8 @@ import pytest
 
 import trnmodel as tm
 from trnmodel.evidence import fit, search
+from trnmodel.evidence.cells import COLUMNS
 from trnmodel.evidence.readings import reading
-from trnmodel.evidence.rows import COLUMNS
 
 ROW = dict.fromkeys(COLUMNS, "") | {
     "kind": "inference-LLM",
@@ -88,7 +88,7 @@ def test_rows_of_one_question_are_one_vote(monkeypatch):
     assert (first.measured, first.weight, first.source, first.id) == (0.015, 1.0, "a page", "x")
     assert (first.model, first.family) == ("llama-3.1-70b", "trn2")
     shape = replace(
-        first, reading=replace(first.reading, model="", asked=(("m", 2.0), ("n", 3.0)), where="trn1n.32xlarge")
+        first, reading=replace(first.reading, model="", arguments=(("m", 2.0), ("n", 3.0)), where="trn1n.32xlarge")
     )
     assert (shape.model, shape.family) == ("m=2.0 n=3.0", "trn1")
 

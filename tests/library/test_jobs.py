@@ -11,10 +11,11 @@ import trnmodel as tm
 from trnmodel.catalog import facilities
 from trnmodel.catalog.systems import roomy
 from trnmodel.evidence import jobs
-from trnmodel.evidence.columns import NAMES, told
-from trnmodel.evidence.described import stated
+from trnmodel.evidence.cells import COLUMNS, UnreadableRowError, texts
+from trnmodel.evidence.columns import NAMES
+from trnmodel.evidence.described import run_columns, stated
+from trnmodel.evidence.meanings import decide
 from trnmodel.evidence.readings import reading
-from trnmodel.evidence.rows import COLUMNS, UnreadableRowError, texts
 
 RUN = {
     "kind": "training",
@@ -44,6 +45,10 @@ WATTS = {
 }
 
 
+def stated_by(row):
+    return run_columns(row, decide(row).record)
+
+
 def judged(*rows):
     return tm.validate(pd.DataFrame(rows))
 
@@ -66,11 +71,11 @@ def judged(*rows):
     ],
 )
 def test_words_of_a_run(words, found):
-    assert told({"note": words}) == found
+    assert stated_by(RUN | {"note": words}) == found
 
 
 def test_a_column_wins_over_words():
-    assert told({"note": "micro-batch 4, ZeRO-3", "zero": "1"}) == {"micro_batch": "4", "zero": "1"}
+    assert stated_by(RUN | {"note": "micro-batch 4, ZeRO-3", "zero": "1"}) == {"micro_batch": "4", "zero": "1"}
 
 
 @pytest.mark.parametrize("where", ["column", "words"])

@@ -2,8 +2,8 @@
 
 import pytest
 
+from trnmodel.evidence.cells import UnreadableRowError
 from trnmodel.evidence.readings import model_of
-from trnmodel.evidence.rows import UnreadableRowError
 from trnmodel.models.shipped import catalog
 from trnmodel.models.transformer import model
 

@@ -10,8 +10,8 @@ import pytest
 import trnmodel as tm
 from trnmodel.catalog import load
 from trnmodel.evidence import grounds, jobs, questions
+from trnmodel.evidence.cells import COLUMNS, UnreadableRowError
 from trnmodel.evidence.readings import reading
-from trnmodel.evidence.rows import COLUMNS, UnreadableRowError
 
 ROW = dict.fromkeys(COLUMNS, "") | {
     "kind": "inference-LLM",
@@ -96,7 +96,7 @@ def test_an_answer_from_steps_and_prefills_by_hand(meaning, answer, timed):
         ("loaded-step", {"output_tokens": 1.0}, 7 + 7 / 8 * 4),
         ("loaded-step", {"output_tokens": 1.5}, 7 + 7 / 8 * 4),
         ("loaded-step", {"batch": 1.0}, 7),
-        ("loaded-step", {"asked": (("prefill", "apart"),)}, 7),
+        ("loaded-step", {"arguments": (("prefill", "apart"),)}, 7),
         # of a wave of three prompts half of the two others, in a quarter of the requests; and half a step
         ("queued-prefill", {}, 2 * (1 + 1 / 4) + 3.5),
         ("queued-prefill", {"batch": 1.0}, 2 + 3.5),
@@ -178,7 +178,7 @@ def test_what_a_step_is_asked_with():
 @pytest.mark.parametrize(("phase", "tokens"), [("decode", 3), ("prefill", 3 * 500)])
 def test_parts_of_a_layer_by_hand(phase, tokens, monkeypatch):
     """Of Llama 3.1 70B: 80 layers of 8,192; an all-reduce of 2 B for each token and width, over 16 ranks."""
-    row = asked("layer-all-reduce", asked=(("parts", "up|down"), ("phase", phase)), prompt=500.0)
+    row = asked("layer-all-reduce", arguments=(("parts", "up|down"), ("phase", phase)), prompt=500.0)
     row = replace(row, mapping=(16, 1, 1, 2), context=777.0, max_context=4096.0)
     ask = {"batch": 3, "max_context": 4096, "breakdown": True}
     decode = phase == "decode"
@@ -221,12 +221,12 @@ OF_TRAINING = ("llama-3.1-8b", "trn1.32xlarge", tm.Mapping(tp=8, dp=4, placement
 @pytest.mark.parametrize(
     ("change", "ask"),
     [
-        ({"batch": 24.0, "asked": (("micro_batch", 3.0),)}, {"global_batch": 24, "micro_batch": 3}),
-        ({"batch": 4.0, "asked": (("micro_batch", 1.0),)}, {"global_batch": 4, "micro_batch": 1}),
+        ({"batch": 24.0, "arguments": (("micro_batch", 3.0),)}, {"global_batch": 24, "micro_batch": 3}),
+        ({"batch": 4.0, "arguments": (("micro_batch", 1.0),)}, {"global_batch": 4, "micro_batch": 1}),
         # fewer sequences than replicas are those of one replica
-        ({"batch": 3.0, "asked": (("micro_batch", 1.0),)}, {"global_batch": 12, "micro_batch": 1}),
+        ({"batch": 3.0, "arguments": (("micro_batch", 1.0),)}, {"global_batch": 12, "micro_batch": 1}),
         (
-            {"batch": 24.0, "asked": (("micro_batch", 1.0), ("trainable_share", 0.125))},
+            {"batch": 24.0, "arguments": (("micro_batch", 1.0), ("trainable_share", 0.125))},
             {"global_batch": 24, "micro_batch": 1, "trainable_share": 0.125},
         ),
     ],
@@ -269,7 +269,7 @@ def test_sizes_of_micro_batches_that_are_tried(fastest, monkeypatch):
 
 def test_a_step_of_training_has_the_band_of_the_public_one():
     """A rate is as far below as the time is above."""
-    row = replace(reading(JOB), batch=24.0, asked=(("micro_batch", 3.0),), meaning="train-step")
+    row = replace(reading(JOB), batch=24.0, arguments=(("micro_batch", 3.0),), meaning="train-step")
     step = tm.train_step(*OF_TRAINING, seq=4096, precision="bf16", global_batch=24, micro_batch=3)
     (judged,) = grounds.banded([row])
     plain, low, high, basis = judged[:4]

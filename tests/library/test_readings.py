@@ -11,8 +11,8 @@ import trnmodel as tm
 from trnmodel.catalog import load
 from trnmodel.evidence import readings
 from trnmodel.evidence import rows as rows_of
+from trnmodel.evidence.cells import COLUMNS, TINY, UnreadableRowError, measure, number, text, tokens
 from trnmodel.evidence.readings import reading
-from trnmodel.evidence.rows import COLUMNS, TINY, UnreadableRowError, measure, number, text, tokens
 
 ROW = dict.fromkeys(COLUMNS, "") | {
     "kind": "inference-LLM",
@@ -291,10 +291,10 @@ def test_a_machine_with_other_memory():
     """A rule may name the bandwidth; one layer has the room of as many stacks of HBM as the model has layers."""
     row = reading(ROW)
     assert readings.machine(row) is tm.system("trn2.48xlarge")
-    chip = replace(row, where="trainium2", asked=(("hbm_bytes_per_s", 2e12),))
+    chip = replace(row, where="trainium2", arguments=(("hbm_bytes_per_s", 2e12),))
     assert readings.machine(chip).hbm_bytes_per_s == 2e12
     assert readings.machine(chip).hbm_bytes == tm.chip("trainium2").hbm_bytes
-    layer = replace(row, where="trainium2", asked=(("one_layer", 1.0),))
+    layer = replace(row, where="trainium2", arguments=(("one_layer", 1.0),))
     assert readings.machine(layer).hbm_bytes == 80 * tm.chip("trainium2").hbm_bytes
     assert readings.machine(layer).hbm_bytes_per_s == tm.chip("trainium2").hbm_bytes_per_s
     with pytest.raises(UnreadableRowError, match="instance 'trn9' is unknown"):
@@ -335,8 +335,8 @@ def test_a_file_of_as_many_rows_and_columns_as_are_allowed(monkeypatch, tmp_path
 
 def test_a_message_in_bytes():
     for name, size in (("message_kib", 2**10), ("message_mib", 2**20), ("message_gib", 2**30)):
-        assert dict(readings.asked({name: "3"})) == {"message_bytes": 3 * size}
-    found = dict(readings.asked({"kind": "All-Reduce", "ranks": "64", "stack": "ideal", "parts": "up|down"}))
+        assert dict(readings.call_arguments({name: "3"})) == {"message_bytes": 3 * size}
+    found = dict(readings.call_arguments({"kind": "All-Reduce", "ranks": "64", "stack": "ideal", "parts": "up|down"}))
     assert found == {"kind": "all_reduce", "ranks": 64.0, "parts": "up|down"}
 
 

@@ -6,9 +6,10 @@ import pytest
 
 from trnmodel.catalog.load import DATA, DataError
 from trnmodel.evidence import records
+from trnmodel.evidence.cells import COLUMNS
 from trnmodel.evidence.meanings import decide
-from trnmodel.evidence.records import Record, fills_of, is_known, read, words
-from trnmodel.evidence.rows import COLUMNS, COMPARATORS, published, read_rows
+from trnmodel.evidence.records import Record, fills_of, is_known, pattern_cells, read
+from trnmodel.evidence.rows import COMPARATORS, published, read_rows
 from trnmodel.evidence.software import software, stack_of_software
 
 BLANK = dict.fromkeys(COLUMNS, "")
@@ -103,7 +104,7 @@ def test_a_page_is_read_from_its_cells_alone_where_one_asks_for_that(rows):
 
 
 def test_the_words_of_a_row_keep_what_it_prints():
-    assert words(BLANK | {"metric": "Median ITL (ms)"})["metric"].splitlines()[0] == "Median ITL (ms)"
+    assert pattern_cells(BLANK | {"metric": "Median ITL (ms)"})["metric"].splitlines()[0] == "Median ITL (ms)"
 
 
 def test_a_name_that_is_no_column_is_refused():

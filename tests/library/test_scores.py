@@ -13,9 +13,9 @@ import pytest
 import trnmodel as tm
 from trnmodel import evidence, search
 from trnmodel.evidence import grounds, primitives, score
+from trnmodel.evidence.cells import COLUMNS, UnreadableRowError, row_id
 from trnmodel.evidence.questions import predict
 from trnmodel.evidence.readings import reading
-from trnmodel.evidence.rows import COLUMNS, UnreadableRowError, row_id
 
 NAN = math.nan
 ROW = dict.fromkeys(COLUMNS, "") | {
@@ -128,7 +128,7 @@ COLLECTIVE = replace(reading(ROW), meaning="collective-time", mapping=(1, 1, 1, 
 
 
 def of_message(**asked):
-    return replace(COLLECTIVE, asked=tuple(asked.items()))
+    return replace(COLLECTIVE, arguments=tuple(asked.items()))
 
 
 def test_a_message_of_rows_and_columns():
@@ -165,7 +165,7 @@ def of_kernel(meaning, lnc=1, **asked):
         where="trn2.48xlarge",
         mapping=(1, 1, 1, lnc),
         stack="stack-nki",
-        asked=tuple({"kernel": "matmul", "m": 512.0, "n": 1024.0, "k": 2048.0, "dtype": "BF16"}.items())
+        arguments=tuple({"kernel": "matmul", "m": 512.0, "n": 1024.0, "k": 2048.0, "dtype": "BF16"}.items())
         + tuple(asked.items()),
     )
 
@@ -192,12 +192,12 @@ def test_figures_of_a_kernel_by_hand(lnc):
 
 def test_sequences_of_attention_have_heads_of_their_own():
     ask = {"kernel": "attention", "heads": 4.0, "kv_heads": 2.0, "head_size": 128.0, "queries": 512.0, "keys": 512.0}
-    one = primitives.kernel_answer(replace(of_kernel("kernel-time"), asked=tuple(ask.items())))
+    one = primitives.kernel_answer(replace(of_kernel("kernel-time"), arguments=tuple(ask.items())))
     more = ask | {"sequences": 3.0}
-    many = primitives.kernel_answer(replace(of_kernel("kernel-time"), asked=tuple(more.items())))
+    many = primitives.kernel_answer(replace(of_kernel("kernel-time"), arguments=tuple(more.items())))
     assert float(many.flop) == 3 * float(one.flop)
     with pytest.raises(UnreadableRowError, match="names no kernel"):
-        primitives.kernel_answer(replace(of_kernel("kernel-time"), asked=()))
+        primitives.kernel_answer(replace(of_kernel("kernel-time"), arguments=()))
 
 
 def test_operators_of_a_bare_chip_by_hand():
@@ -208,7 +208,7 @@ def test_operators_of_a_bare_chip_by_hand():
     for m, n, k in ((8192, 4096, 2048), (16, 4096, 2048), (4096, 8, 2048), (4096, 2048, 4)):
         by_hand = max(2 * m * n * k / peak, 2 * (m * k + k * n + m * n) / memory)
         asked = (("m", float(m)), ("n", float(n)), ("k", float(k)))
-        assert predict(replace(row, asked=asked)) == pytest.approx(by_hand, rel=1e-9)
+        assert predict(replace(row, arguments=asked)) == pytest.approx(by_hand, rel=1e-9)
     assert predict(replace(row, meaning="chip-elements")) == pytest.approx(memory / 4, rel=1e-9)
 
 

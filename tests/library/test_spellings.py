@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from trnmodel.evidence import kinds, meanings, names, readings, records, words
+from trnmodel.evidence import kinds, meanings, names, readings, records, spellings
+from trnmodel.evidence.cells import COLUMNS, UnreadableRowError, measure, number
 from trnmodel.evidence.meanings import decide
 from trnmodel.evidence.readings import reading
-from trnmodel.evidence.rows import COLUMNS, UnreadableRowError, measure, number, read_rows
+from trnmodel.evidence.rows import read_rows
 from trnmodel.models import shipped
 
 TABLES = Path(__file__).parent / "spellings"
@@ -46,11 +47,11 @@ def rows_of(table):
 def read(row):
     """Return the typed columns of a row, and why it has no reading."""
     decided, refused = decide(row), ""
-    record, row = decided.record, words.filled(row)
-    kind = words.spelt(row)["kind"]
+    record, row = decided.record, spellings.filled(row)
+    kind = spellings.spelt(row)["kind"]
     sizes = {name: getattr(record, name) for name in ("message_bytes", *readings.BINARY)}
     call = {name: f"{size:.15g}" for name, size in sizes.items() if size == size} | {"kind": record.kind_of_call}
-    asked = dict(readings.asked(call))
+    asked = dict(readings.call_arguments(call))
     found = {name: getattr(record, name) for name in ALIKE} | {name: row[cell] for name, cell in SHAPES.items()}
     found |= {"system": record.system or readings._where(row["instance"]), "release": record.release or record.sdk}
     found |= {"machines": readings._machines(row["instance"]) if math.isnan(record.machines) else record.machines}
@@ -96,8 +97,8 @@ def test_ninety_five_of_a_hundred_rows_have_a_question_or_the_reason_that_is_exp
 def test_no_pattern_sees_source_id_or_value_of_a_row():
     """Other sources, ids and values have the same record; no pattern holds a publisher, a model or a benchmark."""
     assert not {"source", "id", "value"} & {*records.CELLS, *records.DECIDING}
-    assert not {"source", "id", "value"} & {one.cell for one, *_ in words._spellings()}
-    for struct in (records.Pattern, words.Spelling, names.Alias):
+    assert not {"source", "id", "value"} & {one.cell for one, *_ in spellings._spellings()}
+    for struct in (records.Pattern, spellings.Spelling, names.Alias):
         assert not {"source", "id", "value", "where", "page"} & set(struct.__struct_fields__)
     row = MODEL | {"note": "TP=8, concurrency 4"}
     other = row | {"source": "somebody else's page", "id": "77", "value": "1e9"}
@@ -108,7 +109,7 @@ def test_no_pattern_names_a_model():
     """The names that the catalogue gives its models stand in the file of aliases alone."""
     called = {re.match(r"[a-z]*", one)[0] for one in shipped.catalog()}
     called = {name for name in called if len(name) > 3}
-    patterns = [one.match for one, *_ in records.patterns()] + [one.pattern for one, *_ in words._spellings()]
+    patterns = [one.match for one, *_ in records.patterns()] + [one.pattern for one, *_ in spellings._spellings()]
     found = {name for name in called for text in patterns if re.search(rf"\b{re.escape(name)}", text, re.IGNORECASE)}
     assert found == set()
 
@@ -151,7 +152,7 @@ def test_the_kinds_that_are_known_have_questions():
     ],
 )
 def test_a_kind_by_the_other_cells(cells, kind):
-    assert words.spelt(BLANK | cells)["kind"] == kind
+    assert spellings.spelt(BLANK | cells)["kind"] == kind
 
 
 @pytest.mark.parametrize(
@@ -204,8 +205,8 @@ def test_a_note_fills_blank_cells_alone():
     note = "TP=16, bs=4, LNC=1, ISL 1024, OSL 256"
     names_ = ("tp", "batch", "lnc", "input_len", "output_len")
     blank = MODEL | dict.fromkeys(names_, "") | {"note": note}
-    assert [words.filled(blank)[name] for name in names_] == ["16", "4", "1", "1024", "256"]
-    assert [words.filled(MODEL | {"note": note})[name] for name in names_] == ["8", "4", "2", "512", "64"]
+    assert [spellings.filled(blank)[name] for name in names_] == ["16", "4", "1", "1024", "256"]
+    assert [spellings.filled(MODEL | {"note": note})[name] for name in names_] == ["8", "4", "2", "512", "64"]
     assert reading(blank).mapping == (16, 1, 1, 1)
 
 

@@ -9,10 +9,11 @@ import pytest
 import trnmodel as tm
 from trnmodel.bands import spread
 from trnmodel.evidence import grounds, questions
+from trnmodel.evidence.cells import UnreadableRowError
 from trnmodel.evidence.grounds import banded
 from trnmodel.evidence.questions import alike, grouped, predict, predicted, together
 from trnmodel.evidence.readings import reading, stack_of
-from trnmodel.evidence.rows import COMPARATORS, LATER, MEASURED, UnreadableRowError, read_rows
+from trnmodel.evidence.rows import COMPARATORS, LATER, MEASURED, read_rows
 
 ROW = {"instance": "trn2.48xlarge", "workload": "llama-3.1-70b", "metric": "tpot", "unit": "ms", "value": 10}
 ROW |= {"kind": "inference-LLM", "tp": 64, "lnc": 2, "batch": 4, "input_len": 1024, "output_len": 256}

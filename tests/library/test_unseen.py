@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 import trnmodel as tm
-from trnmodel.evidence.rows import COLUMNS
+from trnmodel.evidence.cells import COLUMNS
 
 BLANK = dict.fromkeys(COLUMNS, "")
 MODEL = BLANK | {

@@ -9,12 +9,13 @@ import pandas as pd
 import pytest
 
 import trnmodel as tm
+from trnmodel.evidence.cells import COLUMNS, UnreadableRowError, number
 from trnmodel.evidence.columns import NAMES
 from trnmodel.evidence.fit import EFFICIENCIES, GROUPS, MEANINGS, calibrate, cases, write
 from trnmodel.evidence.names import aliases
 from trnmodel.evidence.questions import QUESTIONS
 from trnmodel.evidence.readings import reading
-from trnmodel.evidence.rows import COLUMNS, LATER, MEASURED, PRODUCTS, THIRD, UnreadableRowError, number, published
+from trnmodel.evidence.rows import LATER, MEASURED, PRODUCTS, THIRD, published
 from trnmodel.evidence.score import counted, validate
 
 ROW = {

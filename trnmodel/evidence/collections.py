@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from trnmodel.arguments import refuse
 from trnmodel.catalog.load import DATA
 from trnmodel.catalog.systems import system
-from trnmodel.evidence.rows import COLUMNS, texts
+from trnmodel.evidence.cells import COLUMNS, texts
 from trnmodel.units import MS, US
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ EAGER, KERNELS, EXCHANGE, LAYER = (
     DATA / "evidence" / f"{name}.csv"
     for name in ("trn2_collectives", "trn2_collectives_nki", "expert_exchange", "trn2_moe_layer")
 )
-WORDS = (
+TEXTS = (
     "locator measure statistic system network engine release inside launches kind_of_call routing blockwise "
     "sequence_parallel refused"
 ).split()
@@ -310,7 +310,7 @@ def _rows(table: pd.DataFrame, *, cores: pd.Series, **columns: pd.Series | str |
         network=table["instance"].str.contains("EFA").map({True: "efa", False: ""}),
         **columns,
     )
-    blank = dict.fromkeys((*COLUMNS, *WORDS), "") | dict.fromkeys(NUMBERS, np.nan)
+    blank = dict.fromkeys((*COLUMNS, *TEXTS), "") | dict.fromkeys(NUMBERS, np.nan)
     rows = rows.assign(**{name: cell for name, cell in blank.items() if name not in rows})
     rows = rows.astype(dict.fromkeys(NUMBERS, float))[list(blank)]
     rows.insert(0, "id", [row["id"] for row in texts(rows)])

@@ -1,4 +1,4 @@
-"""Columns that a row of training or of energy has beside the raw ones: by their own names, or from words of the row.
+"""Names of the columns that a row of training or of energy may have beside the raw ones, and tables that have them.
 
 What neither a column nor a word states is unknown, and the call that answers has its own default for it. Tables of runs
 and of watts, which have columns of their own, become rows of the one format here.
@@ -6,12 +6,8 @@ and of watts, which have columns of their own, become rows of the one format her
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import TYPE_CHECKING
-
-from trnmodel.units import BILLION, TRILLION
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,51 +22,7 @@ SHAPE = ("layers", "hidden", "heads", "vocabulary")  # of a model: how deep it r
 RUN = ("global_batch", "seq", "training_stack")
 WATTS = ("tokens_per_s", "limit_w", "params_b", "active_b")  # arguments of watts
 NAMES = (*MACHINE, *JOB, *SHAPE, *RUN, *WATTS)
-WORDED = ("workload", "phase", "precision", "metric", "unit", "note")  # cells whose words are read
-AGAIN = r"(?:re-?comput\w*|(?:activation|gradient) check-?pointing|re-?materiali[sz]ation)"
-RECOMPUTES = {
-    "none": rf"\b(?:no|without)[ -](?:activation[ -])?{AGAIN}|recompute=(?:none|off)\b",
-    "selective": rf"\bselective(?:ly)?[ -](?:activation[ -])?{AGAIN}|recompute=selective\b",
-    "full": rf"\bfull[ -](?:activation[ -])?{AGAIN}|recompute=full\b",
-}
-PATTERNS: Mapping[str, str] = {
-    "micro_batch": r"\bmicro[ _-]?batch(?:[ _-]?size)?[ =:]*(\d+)",
-    "zero": r"\bZeRO[ _-]?(?:stage[ _-]?)?([0-3])\b",
-    "interleave": r"\binterleav\w*(?: stages)?[ =:]+(\d+)\b|\b(\d+) virtual (?:pipeline )?stages",
-    "context_ranks": r"\bCP[ =]?(\d+)\b",
-    "expert_ranks": r"\bEP[ =]?(\d+)\b",
-    "network_gbit_per_s": r"(\d+) ?Gbit/s (?:network|EFA|Ethernet|InfiniBand|per (?:node|machine|instance))",
-    "tokens": r"\bof (\d+(?:\.\d+)?[BT]) tokens",
-}
-SEQUENCE_PARALLEL = re.compile(r"(\b(?:no|without) )?\bsequence[ -]?parallel(?:ism)?(=0| off)?\b", re.IGNORECASE)
-POWERS = {"B": BILLION, "T": TRILLION}
-
-
-def told(row: Mapping[str, str]) -> dict[str, str]:
-    """Return what a row says of these columns: in a column of the name, else in its words.
-
-    Examples
-    --------
-    >>> row = {"note": "microbatch=16, ZeRO-1, full recompute", "recompute": "none", "unit": "days of 300B tokens"}
-    >>> told(row)
-    {'micro_batch': '16', 'zero': '1', 'tokens': '300000000000', 'recompute': 'none'}
-    """
-    words = "; ".join(row.get(name, "") for name in WORDED)
-    return dict(_from_words(words)) | {name: row[name] for name in NAMES if row.get(name)}
-
-
-@lru_cache(maxsize=2**12)
-def _from_words(words: str) -> tuple[tuple[str, str], ...]:
-    """Return what words say of the columns, as pairs."""
-    hits = {name: re.search(pattern, words, re.IGNORECASE) for name, pattern in PATTERNS.items()}
-    found = {name: next(n for n in hit.groups() if n) for name, hit in hits.items() if hit}
-    if "tokens" in found:
-        found["tokens"] = f"{float(found['tokens'][:-1]) * POWERS[found['tokens'][-1].upper()]:.15g}"
-    again = [word for word, pattern in RECOMPUTES.items() if re.search(pattern, words, re.IGNORECASE)]
-    found |= {"recompute": again[-1]} if again else {}
-    if hit := SEQUENCE_PARALLEL.search(words):
-        found["sequence_parallel"] = "0" if hit[1] or hit[2] else "1"
-    return tuple(found.items())
+RECOMPUTES = ("none", "selective", "full")
 
 
 def runs(table: pd.DataFrame) -> pd.DataFrame:
@@ -90,10 +42,10 @@ def runs(table: pd.DataFrame) -> pd.DataFrame:
         return table
     named = {"workload": "model", "machines": "count", "expert_ranks": "ep", "context_ranks": "cp"}
     named |= {"network_gbit_per_s": "scaleout_gbit_per_s", "batch": "global_batch", "seq_len": "seq"}
-    found = _renamed(table, named).assign(kind="training", instance=table["system"])
+    rows = _renamed(table, named).assign(kind="training", instance=table["system"])
     if {"source", "locator"} <= set(table.columns):  # of a locator the file, not the place in it
-        found["source"] = table["source"] + " " + table["locator"].str.split("[;,]").str[0]
-    return found
+        rows["source"] = table["source"] + " " + table["locator"].str.split("[;,]").str[0]
+    return rows
 
 
 def watts(table: pd.DataFrame) -> pd.DataFrame:

@@ -8,21 +8,37 @@ from functools import lru_cache
 
 from trnmodel.arguments import HUGE, shown
 from trnmodel.catalog.trainers import trainers
-from trnmodel.evidence.columns import RECOMPUTES, SHAPE
-from trnmodel.evidence.rows import LONGEST_CELL, UnreadableRowError, number, tokens
+from trnmodel.evidence.cells import LONGEST_CELL, MOST, UnreadableRowError, number, tokens
+from trnmodel.evidence.columns import NAMES, RECOMPUTES, SHAPE
+from trnmodel.evidence.records import Record
 from trnmodel.models.config import read_json
 from trnmodel.models.shipped import MODELS, catalog
 from trnmodel.models.synthetic import from_values
 from trnmodel.models.transformer import Transformer
 
-MOST = 2**40
 COUNTED = ("machines", "expert_ranks", "context_ranks", "micro_batch", "interleave", "global_batch", "seq", *SHAPE)
-POSITIVE = ("network_gbit_per_s", "tokens", "tokens_per_s", "limit_w", "params_b", "active_b")
 FLAGS = {"1": 1.0, "true": 1.0, "yes": 1.0, "0": 0.0, "false": 0.0, "no": 0.0}
+WORDED = (
+    *("micro_batch", "zero", "interleave", "context_ranks", "expert_ranks", "network_gbit_per_s", "tokens"),
+    *("recompute", "sequence_parallel"),
+)  # columns of a run that its words may state
 GPT_POSITIONS = 2048  # of the GPTs of Megatron-LM's papers
 
 
-def stated(told: Mapping[str, str], names: Iterable[str]) -> dict[str, float | str]:
+def run_columns(row: Mapping[str, str], record: Record) -> dict[str, str]:
+    """Return what a row states of these columns: in a column of the name, else in its words or by its page.
+
+    Examples
+    --------
+    >>> run_columns({"recompute": "none"}, Record(micro_batch=16.0, recompute="full", tokens=3e11))
+    {'micro_batch': '16', 'recompute': 'none', 'tokens': '300000000000'}
+    """
+    known = {name: value for name, value in record.known().items() if name in WORDED}
+    texts = {name: value if isinstance(value, str) else f"{value:.15g}" for name, value in known.items()}
+    return texts | {name: row[name] for name in NAMES if row.get(name)}
+
+
+def stated(columns: Mapping[str, str], names: Iterable[str]) -> dict[str, float | str]:
     """Return what a row says of some columns, checked; raises UnreadableRowError naming the column and what is allowed.
 
     Examples
@@ -30,7 +46,7 @@ def stated(told: Mapping[str, str], names: Iterable[str]) -> dict[str, float | s
     >>> stated({"zero": "1", "recompute": "full", "seq": "4k"}, ["zero", "recompute", "seq", "interleave"])
     {'zero': 1.0, 'recompute': 'full', 'seq': 4096.0}
     """
-    return {name: _checked(name, told[name]) for name in names if name in told}
+    return {name: _checked(name, columns[name]) for name in names if name in columns}
 
 
 def _checked(name: str, cell: str) -> float | str:
@@ -59,7 +75,7 @@ def _one_of(name: str, cell: str, allowed: Mapping[str, float] | Mapping[str, st
     return allowed[cell.lower()]
 
 
-def described(name: str, told: Mapping[str, str]) -> Transformer | None:
+def described(name: str, columns: Mapping[str, str]) -> Transformer | None:
     """Return the model that a row describes: a GPT of printed widths, or one of the catalog as deep as it ran.
 
     None where the row states neither widths nor layers. Of the layers before the experts a cut model keeps one: with
@@ -71,12 +87,12 @@ def described(name: str, told: Mapping[str, str]) -> Transformer | None:
     >>> described("gpt tiny", gpt).n_layers, described("llama-3.1-8b", {"layers": "2"}).n_layers
     (4, 2)
     """
-    shape = stated(told, SHAPE)
+    shape = stated(columns, SHAPE)
     if not {"hidden", "layers"} & shape.keys():
         return None
     if "hidden" in shape and len(shape) < len(SHAPE):
         missing = ", ".join(one for one in SHAPE if one not in shape)
-        raise UnreadableRowError(f"hidden {shown(told['hidden'])}: a model of printed widths needs {missing} too")
+        raise UnreadableRowError(f"hidden {shown(columns['hidden'])}: a model of printed widths needs {missing} too")
     return _described(name, tuple(int(shape.get(one, 0)) for one in SHAPE))
 
 

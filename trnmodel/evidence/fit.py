@@ -23,12 +23,13 @@ from trnmodel.catalog.load import DATA, read_csv, value
 from trnmodel.catalog.specs import Spec
 from trnmodel.declared import Checked, declare
 from trnmodel.evidence import search
+from trnmodel.evidence.cells import UnreadableRowError, measure
 from trnmodel.evidence.grounds import grounds
 from trnmodel.evidence.meanings import decisions
 from trnmodel.evidence.questions import predict
 from trnmodel.evidence.readings import Reading, Tune, reading
 from trnmodel.evidence.records import document
-from trnmodel.evidence.rows import COLLECTIVES, COMPARATORS, UnreadableRowError, measure, published, put, read_rows
+from trnmodel.evidence.rows import COLLECTIVES, COMPARATORS, published, put, read_rows
 from trnmodel.evidence.score import configuration
 from trnmodel.models.transformer import model
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 MOST_ROUNDS = 12  # of fits of all groups, which settle after four
 EFFICIENCIES = DATA / "facts" / "efficiencies.csv"
-# groups of a model's rows by what they mean; any other group is a use that rules name
+# groups of a model's rows by what they mean; any other group is a use of rows
 MEANINGS: Mapping[str, tuple[str, ...]] = {
     "decode": ("decode-step", "decode-throughput", "run-per-token"),
     "prefill": ("prefill", "batch-prefill", "one-prefill", "reprefill-throughput"),
@@ -75,7 +76,7 @@ class Case:
     @property
     def model(self) -> str:
         """The model's id; of a question without a model, the shape that it asks for."""
-        return self.reading.model_id or " ".join(f"{name}={given}" for name, given in self.reading.asked)
+        return self.reading.model_id or " ".join(f"{name}={value}" for name, value in self.reading.arguments)
 
     @property
     def fits(self) -> bool:
@@ -110,9 +111,9 @@ def _belongs(r: Reading, group: str) -> bool:
 def readable(rows: Iterable[Mapping[str, str]], statements: bool = True) -> Iterator[Case]:
     """Each row that has a reading and a value as a case by itself; without `statements` from its cells alone."""
     rows = list(rows)
-    for row, asked in zip(rows, decisions(rows, statements), strict=True):
+    for row, decided in zip(rows, decisions(rows, statements), strict=True):
         with suppress(UnreadableRowError):
-            r = reading(row, None, asked)
+            r = reading(row, None, decided)
             yield Case(r, measure(row) * r.scale, r.weight, document(row["source"]), row["id"])
 
 
@@ -164,14 +165,14 @@ def log_errors(of: Sequence[Case], tune: Tune | None = None) -> NDArray:
     return np.array([np.log(predict(case.reading, tune) / case.measured) for case in of])
 
 
-def fit(of: Sequence[Case], group: str, found: Mapping[Parameter, float] | None = None) -> dict[Parameter, float]:
+def fit(of: Sequence[Case], group: str, earlier: Mapping[Parameter, float] | None = None) -> dict[Parameter, float]:
     """Values of a group's parameters that fit cases best: soft-L1 least squares of the logarithm of the error.
 
-    Parameters of all groups that were `found` before hold or, if they are the group's own, are where the search starts;
+    Parameters of all groups that were `earlier` fits hold or, if they are the group's own, are where the search starts;
     what no case moves stays there.
     """
     of = [case for case in of if case.fits]
-    known = dict(found or {})
+    known = dict(earlier or {})
     every = {name: known.get(name, _in_force(name)) for name in parameters(group)}
     some = {i for case in of for i in _moved_by(case, list(every))}
     names = [name for i, name in enumerate(every) if i in some]
@@ -208,14 +209,14 @@ def _moved_by(case: Case, names: Sequence[Parameter]) -> list[int]:
 
 def _fit_all(of: Mapping[str, Sequence[Case]]) -> dict[Parameter, float]:
     """Fit groups in turn, each with the values of the others, until no value moves in the digits that are written."""
-    found: dict[Parameter, float] = {}
+    values: dict[Parameter, float] = {}
     for _ in range(MOST_ROUNDS):
-        before = dict(found)
+        last = dict(values)
         for group, some in of.items():
-            found |= fit(some, group, found)
-        if found == before or len(of) == 1:
+            values |= fit(some, group, values)
+        if values == last or len(of) == 1:
             break
-    return found
+    return values
 
 
 def _in_force(parameter: Parameter) -> float:

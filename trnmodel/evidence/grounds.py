@@ -12,13 +12,13 @@ import numpy as np
 
 from trnmodel.arguments import Same
 from trnmodel.bands import contradicted, plain_rows_basis, rows_basis, spread
+from trnmodel.evidence.cells import UnreadableRowError
 from trnmodel.evidence.columns import ENERGY, TRAINING
 from trnmodel.evidence.jobs import software, training
 from trnmodel.evidence.joules import basis as watts_rest_on
 from trnmodel.evidence.primitives import bare_chip, kernel_answer, message
 from trnmodel.evidence.questions import grouped, predict, predicted, together
 from trnmodel.evidence.readings import Reading, is_rate, stack_of
-from trnmodel.evidence.rows import UnreadableRowError
 from trnmodel.kernels import kernel
 from trnmodel.models.transformer import Transformer, model
 from trnmodel.result import Basis
@@ -113,8 +113,8 @@ def _axes(ranks: float = nan, batch: float = nan, length: float = nan, size: flo
 
 def grounds(of: Sequence[Reading]) -> dict[str, list]:
     """Part, kind, chip, stack and sizes of readings, as columns of a table."""
-    found = [where(r) | sizes(r) for r in of]
-    return {name: [one[name] for one in found] for name in (found[0] if found else ())}
+    rows = [where(r) | sizes(r) for r in of]
+    return {name: [one[name] for one in rows] for name in (rows[0] if rows else ())}
 
 
 def place(r: Reading) -> dict[str, float]:
@@ -141,10 +141,10 @@ def _basis(r: Reading, points: Mapping[str, Any], unknown: Any) -> Basis:
 
     A rate is slow where the time is long.
     """
-    found, (about, kind, chip, on) = _rows_basis(r, points, unknown), where(r).values()
-    if is_rate(r.meaning) and found.tails is not None:
-        found = found._replace(tails=found.tails[::-1])
-    return found if np.all(found.word == "ideal") else contradicted(found, about, kind, chip, on, points)
+    basis, (about, kind, chip, on) = _rows_basis(r, points, unknown), where(r).values()
+    if is_rate(r.meaning) and basis.tails is not None:
+        basis = basis._replace(tails=basis.tails[::-1])
+    return basis if np.all(basis.word == "ideal") else contradicted(basis, about, kind, chip, on, points)
 
 
 class Banded(NamedTuple):
@@ -219,15 +219,15 @@ def _interval(value: float, basis: Basis, widths: Widths | UnreadableRowError) -
 
 def _bases(of: Iterable[Reading]) -> dict[Reading, Basis]:
     """Return what the prediction of each reading rests on; readings of one ground are judged together."""
-    found: dict[Reading, Basis] = {}
+    bases: dict[Reading, Basis] = {}
     for group in grouped(of, _ground):
         places = [place(r) for r in group]
         points = {axis: np.array([one[axis] for one in places]) for axis in places[0]}
         basis = _basis(group[0], points, np.array([r.unknown for r in group]))
         columns = [np.broadcast_to(x, len(group)) for x in (basis.word, basis.reason, basis.width, *basis.sides)]
         for r, word, reason, width, below, above in zip(group, *columns, strict=True):
-            found[r] = Basis(word, reason, width, (below, above))
-    return found
+            bases[r] = Basis(word, reason, width, (below, above))
+    return bases
 
 
 def _ground(r: Reading) -> Hashable:

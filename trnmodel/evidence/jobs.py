@@ -14,8 +14,8 @@ from trnmodel.arguments import Same, shown
 from trnmodel.catalog.specs import Chip
 from trnmodel.catalog.systems import System, roomy
 from trnmodel.catalog.trainers import Trainer, trainer
+from trnmodel.evidence.cells import UnreadableRowError
 from trnmodel.evidence.readings import Reading, Tune, is_rate, machine
-from trnmodel.evidence.rows import UnreadableRowError
 from trnmodel.models.transformer import Transformer, model
 from trnmodel.steps.legal import reaching, running
 from trnmodel.steps.mapping import Mapping as Degrees
@@ -36,7 +36,7 @@ def fastest_micro_batch(model: str | Transformer, where: str | System | Chip, at
 
 def place(r: Reading) -> System | Chip:
     """Return the machines of a run, all that its row names, with the network that it prints."""
-    where, gbit_per_s = machine(r), dict(r.asked).get("network_gbit_per_s")
+    where, gbit_per_s = machine(r), dict(r.arguments).get("network_gbit_per_s")
     if isinstance(where, Chip):
         return where
     return _place(Same(where), r.machines, 0.0 if gbit_per_s is None else float(gbit_per_s))
@@ -44,14 +44,14 @@ def place(r: Reading) -> System | Chip:
 
 @lru_cache(maxsize=512)
 def _place(where: Same[System], machines: int, gbit_per_s: float) -> System:
-    found = replace(where.it, count=machines) if machines > 1 else where.it
-    return replace(found, network_bytes_per_s_per_dir=gbit_per_s * GBIT) if gbit_per_s else found
+    pod = replace(where.it, count=machines) if machines > 1 else where.it
+    return replace(pod, network_bytes_per_s_per_dir=gbit_per_s * GBIT) if gbit_per_s else pod
 
 
 def degrees(r: Reading) -> Degrees:
     """Return the degrees of a run, placed as Megatron-LM places them."""
     tp, pp, dp, lnc = r.mapping
-    return _degrees(tp, pp, dp, r.ep, int(float(dict(r.asked).get("context_ranks", 1))), lnc)
+    return _degrees(tp, pp, dp, r.ep, int(float(dict(r.arguments).get("context_ranks", 1))), lnc)
 
 
 @lru_cache(maxsize=512)
@@ -72,8 +72,8 @@ def sequences(r: Reading) -> float:
 def software(r: Reading, tune: Tune | None = None) -> Trainer:
     """Return the training stack of a run: the chip's own, or the one that its row names, changed where one asks."""
     where = machine(r)
-    found = trainer(where if isinstance(where, Chip) else where.chip, r.stack or None)
-    changed = tune(found) if tune else found
+    own = trainer(where if isinstance(where, Chip) else where.chip, r.stack or None)
+    changed = tune(own) if tune else own
     assert isinstance(changed, Trainer)
     return changed
 
@@ -85,14 +85,14 @@ def step(r: Reading, tune: Tune | None = None) -> TrainStep:
     shared out and whether the sequence is cut between matrices are as the row says, else as `tm.train_step` has them.
     """
     if math.isnan(r.prompt):
-        raise UnreadableRowError("no length of a sequence")
-    given, at, chosen, where = dict(r.asked), degrees(r), trained(r), place(r)
-    ask: dict[str, Any] = {name: of(given[name]) for name, of in FLAGS.items() if name in given}
+        raise UnreadableRowError("no length of a sequence; seq_len would help")
+    stated, at, chosen, where = dict(r.arguments), degrees(r), trained(r), place(r)
+    ask: dict[str, Any] = {name: of(stated[name]) for name, of in FLAGS.items() if name in stated}
     ask |= {"global_batch": sequences(r), "seq": r.prompt, "precision": r.precision}
     ask["efficiencies"] = running(chosen, site(where, at.lnc), at, software(r, tune), "prefill")
-    if "micro_batch" in given:
+    if "micro_batch" in stated:
         where = roomy(where)
-    size = given["micro_batch"] if "micro_batch" in given else fastest_micro_batch(chosen, where, at, **ask)
+    size = stated["micro_batch"] if "micro_batch" in stated else fastest_micro_batch(chosen, where, at, **ask)
     return train_step(chosen, where, at, micro_batch=size, **ask).require_valid()
 
 
@@ -116,7 +116,7 @@ def _work_flop(r: Reading) -> float:
 
     Where a share of the weights is trained it is that of the step, since Megatron-LM has no count of it.
     """
-    if float(dict(r.asked).get("trainable_share", 1)) < 1:
+    if float(dict(r.arguments).get("trainable_share", 1)) < 1:
         return float(training(r).model_flop)
     return sequences(r) * float(trained(r).train_flop(r.prompt, "full"))
 
@@ -124,7 +124,7 @@ def _work_flop(r: Reading) -> float:
 def _executed_flop(r: Reading) -> float:
     """Work of a step with the layers that the run computes again, as SC21 counts it; the head is computed once."""
     flop, of = _work_flop(r), trained(r)
-    if dict(r.asked).get("recompute") != "full":
+    if dict(r.arguments).get("recompute") != "full":
         return flop
     head = 6.0 * sequences(r) * r.prompt * of.hidden_size * of.vocab_size
     return head + (flop - head) * 4 / 3
@@ -137,9 +137,9 @@ def _mfu(r: Reading) -> float:
 
 
 def _steps_of_run(r: Reading) -> float:
-    tokens = dict(r.asked).get("tokens")
+    tokens = dict(r.arguments).get("tokens")
     if tokens is None:
-        raise UnreadableRowError("no tokens of the run whose days are printed")
+        raise UnreadableRowError("no tokens of the run whose days are printed; a column `tokens` would help")
     return float(tokens) / (sequences(r) * r.prompt)
 
 

@@ -14,8 +14,8 @@ from trnmodel.catalog import facilities
 from trnmodel.catalog.facilities import Power
 from trnmodel.catalog.specs import Chip
 from trnmodel.catalog.systems import ANY_MEMORY, System
+from trnmodel.evidence.cells import UnreadableRowError
 from trnmodel.evidence.readings import Reading, Tune, machine
-from trnmodel.evidence.rows import UnreadableRowError
 from trnmodel.power.energy import HIGH, LOW, MIDDLE, Amounts, chip_watts, watts_basis
 from trnmodel.result import Basis, weakest
 from trnmodel.steps.answers import Step
@@ -33,7 +33,7 @@ def board(r: Reading) -> Chip:
     """Return the chip of a run with room for all its sequences, at the limit of watts that its row prints."""
     where = machine(r)
     chip = where.chip if isinstance(where, System) else where
-    return _roomy(chip, float(dict(r.asked).get("limit_w", 0)))
+    return _roomy(chip, float(dict(r.arguments).get("limit_w", 0)))
 
 
 def decoding(r: Reading, stack: str | None) -> Step:
@@ -57,9 +57,11 @@ def own_s(r: Reading) -> float:
 
 def step_s(r: Reading) -> float:
     """Time between the tokens of a sequence: at the rate that the row prints, else the model's own."""
-    rate = dict(r.asked).get("tokens_per_s")
+    rate = dict(r.arguments).get("tokens_per_s")
     if rate is None and not r.model:
-        raise UnreadableRowError("no tokens/s, and no configuration of the model to tell them")
+        raise UnreadableRowError(
+            "no tokens/s, and no configuration of the model that gives them; a column `tokens_per_s` would help"
+        )
     return own_s(r) if rate is None else r.batch / float(rate)
 
 
@@ -71,22 +73,22 @@ def amounts(r: Reading) -> Amounts:
     if r.model:
         ideal = decoding(r, "ideal")
         return Amounts(time_s, ideal.work_flop_per_rank, ideal.moved_bytes_per_rank, *apart)
-    given = dict(r.asked)
-    stored = float(given["params_b"])
-    flop = 2 * float(given.get("active_b", stored)) * BILLION * r.batch / chips(r)
+    printed = dict(r.arguments)
+    stored = float(printed["params_b"])
+    flop = 2 * float(printed.get("active_b", stored)) * BILLION * r.batch / chips(r)
     moved = stored * BILLION * r.precision.storage_bytes("weights") / chips(r)
     return Amounts(time_s, np.asarray(flop), np.asarray(moved), *apart)
 
 
 def chips(r: Reading) -> float:
     """Chips whose watts a row adds up: those that it counts, else those of its degrees."""
-    return float(dict(r.asked).get("chips", r.degrees.replica_ranks * r.mapping[2]))
+    return float(dict(r.arguments).get("chips", r.degrees.replica_ranks * r.mapping[2]))
 
 
 def power(r: Reading, tune: Tune | None = None) -> Power:
     """Return the shares by which a run's watts follow from its work, changed where one asks for it."""
-    found = facilities.power(board(r))
-    changed = tune(found) if tune else found
+    own = facilities.power(board(r))
+    changed = tune(own) if tune else own
     assert isinstance(changed, Power)
     return changed
 
@@ -112,15 +114,15 @@ def basis(r: Reading) -> Basis:
 
     Joules have the width of the step's time too where no rate is printed.
     """
-    found, middle = watts_basis(board(r)), watts(r)
+    judged, middle = watts_basis(board(r)), watts(r)
     sides = [abs(math.log(_watts(r, end) / middle)) for end in (LOW, HIGH)]
-    if "tokens_per_s" in dict(r.asked):
-        return found._replace(width=max(sides), tails=(sides[0], sides[1]))
+    if "tokens_per_s" in dict(r.arguments):
+        return judged._replace(width=max(sides), tails=(sides[0], sides[1]))
     own = decoding(r, None)
-    found = weakest({"time": own.judge(), "watts": found})
+    judged = weakest({"time": own.judge(), "watts": judged})
     if r.meaning == "energy-per-token":
         sides = [math.hypot(one, float(slow)) for one, slow in zip(sides, own.widths("time_s"), strict=True)]
-    return Basis(str(found.word), str(found.reason), max(sides), (sides[0], sides[1]))
+    return Basis(str(judged.word), str(judged.reason), max(sides), (sides[0], sides[1]))
 
 
 WATTS: Mapping[str, Callable[[Reading, Tune | None], Any]] = {

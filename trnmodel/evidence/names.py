@@ -12,7 +12,7 @@ import msgspec
 
 from trnmodel.arguments import shown
 from trnmodel.catalog.load import DATA, read_csv
-from trnmodel.evidence.rows import UnreadableRowError
+from trnmodel.evidence.cells import UnreadableRowError
 from trnmodel.models import shipped
 
 DASHES = re.compile(r"[\u00ad\u2010-\u2015\u2212\ufe58\ufe63\uff0d]")
@@ -34,7 +34,13 @@ class Alias(msgspec.Struct, frozen=True):
 
 @cache
 def aliases() -> tuple[tuple[re.Pattern, str], ...]:
-    """Patterns of workload names with the model that each means."""
+    """Return patterns of workload names with the model that each means.
+
+    Examples
+    --------
+    >>> [model for pattern, model in aliases() if pattern.search("Llama-2-7b-chat")]
+    ['llama-2-7b']
+    """
     rows = read_csv(DATA / "evidence" / "workload_aliases.csv", Alias)
     return tuple((re.compile(row.pattern, re.IGNORECASE), row.model) for row in rows)
 
@@ -53,7 +59,13 @@ def plain(cell: str) -> str:
 
 
 def bare_name(workload: str) -> str:
-    """Return a workload's name without the publisher in front."""
+    """Return a workload's name without the publisher in front.
+
+    Examples
+    --------
+    >>> bare_name("meta-llama/Llama-3.1-8B")
+    'Llama-3.1-8B'
+    """
     return PUBLISHER.sub("", plain(workload).strip())
 
 
@@ -78,4 +90,6 @@ def _known_model(workload: str) -> str:
         for candidate in (workload, one, hyphened, *spelled, *named[:1]):
             if known := shipped.known(candidate):
                 return known
-    raise UnreadableRowError(f"model: no configuration of {shown(workload)} in the catalog")
+    raise UnreadableRowError(
+        f"model: no configuration of {shown(workload)} in the catalog; one of yours goes into `models`"
+    )

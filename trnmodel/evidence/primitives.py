@@ -8,8 +8,8 @@ from typing import Any
 
 from trnmodel.catalog.specs import Chip
 from trnmodel.catalog.systems import System
+from trnmodel.evidence.cells import UnreadableRowError
 from trnmodel.evidence.readings import Reading, Tune, joined, machine, stack_of
-from trnmodel.evidence.rows import UnreadableRowError
 from trnmodel.fabric.collectives import Collective, collective
 from trnmodel.fabric.runtime import RUNTIMES, graph_barrier_s
 from trnmodel.formulas import roofline
@@ -40,16 +40,16 @@ def _own_kernel_answer(r: Reading) -> kernel.KernelTime:
 
 def _kernel_answer(r: Reading, tune: Tune | None) -> kernel.KernelTime:
     """Return the kernel of a reading, with its chip and stack changed where one asks for it."""
-    given: dict[str, Any] = {name: value for name, value in r.asked if name not in FRAME}
-    call = dict(r.asked).get("kernel")
+    arguments: dict[str, Any] = {name: value for name, value in r.arguments if name not in FRAME}
+    call = dict(r.arguments).get("kernel")
     if call not in CALLS:
-        raise UnreadableRowError("workload: names no kernel with its shape that the rules know")
-    sequences = given.pop("sequences", 1.0)  # of attention: each has its own heads
-    given |= {name: given[name] * sequences for name in ("heads", "kv_heads") if name in given}
-    given |= {name: str(given[name]).lower() for name in ("dtype", "op") if name in given}
+        raise UnreadableRowError("workload: names no kernel with a shape that is known")
+    sequences = arguments.pop("sequences", 1.0)  # of attention: each has its own heads
+    arguments |= {name: arguments[name] * sequences for name in ("heads", "kv_heads") if name in arguments}
+    arguments |= {name: str(arguments[name]).lower() for name in ("dtype", "op") if name in arguments}
     specs = bare_chip(r), kernel.stack(r.stack)
     chip, stack = map(tune, specs) if tune else specs
-    return getattr(kernel, call)(chip, **given, lnc=r.mapping[3] or 1, stack=stack).require_valid()
+    return getattr(kernel, call)(chip, **arguments, lnc=r.mapping[3] or 1, stack=stack).require_valid()
 
 
 def _kernel(figure: Callable[[kernel.KernelTime], Any]) -> Callable[[Reading, Tune | None], float]:
@@ -57,27 +57,27 @@ def _kernel(figure: Callable[[kernel.KernelTime], Any]) -> Callable[[Reading, Tu
 
 
 def _kernel_mfu(r: Reading, tune: Tune | None) -> float:
-    """Return the share of the peak that the rules name for the source, or of that of the rank's cores."""
+    """Return the share of the peak that the page names, or of that of the rank's cores."""
     answer, core = kernel_answer(r, tune), bare_chip(r).core
     assert core is not None  # the kernel has run on it
     own = core.tensor.peak_flop_per_s[answer.dtype] * (r.mapping[3] or 1)
-    return float(answer.flop / answer.time_s) / float(dict(r.asked).get("peak_flop_per_s", own))
+    return float(answer.flop / answer.time_s) / float(dict(r.arguments).get("peak_flop_per_s", own))
 
 
 def message(r: Reading) -> tuple[str, float, float]:
     """Kind, ranks and bytes of a collective; raises UnreadableRowError naming what the row does not say."""
-    given: dict[str, Any] = dict(r.asked)
-    if "rows" in given:
-        given["message_bytes"] = given["rows"] * given["columns"] * MATRIX_BYTES
-    missing = [name for name in ("kind", "ranks", "message_bytes") if name not in given]
+    arguments: dict[str, Any] = dict(r.arguments)
+    if "rows" in arguments:
+        arguments["message_bytes"] = arguments["rows"] * arguments["columns"] * MATRIX_BYTES
+    missing = [name for name in ("kind", "ranks", "message_bytes") if name not in arguments]
     if missing:
-        raise UnreadableRowError(f"workload: names no {', '.join(missing)} of a collective that the rules know")
-    return str(given["kind"]), float(given["ranks"]), float(given["message_bytes"])
+        raise UnreadableRowError(f"workload: names no {', '.join(missing)} of its collective")
+    return str(arguments["kind"]), float(arguments["ranks"]), float(arguments["message_bytes"])
 
 
 def _collective(r: Reading) -> Collective:
     kind, ranks, size = message(r)
-    algorithm = str(dict(r.asked).get("algorithm", "best"))
+    algorithm = str(dict(r.arguments).get("algorithm", "best"))
     where = joined(r, ranks)
     return collective(kind, size, where, ranks=ranks, lnc=r.mapping[3], algorithm=algorithm).require_valid()
 
@@ -102,7 +102,7 @@ def _graph_s(r: Reading) -> float:
     runtime = RUNTIMES.get(r.where[:4])
     if runtime is None:
         raise UnreadableRowError(f"instance: no runtime was measured on {r.where}")
-    more = float(dict(r.asked).get("count", 1)) - 1
+    more = float(dict(r.arguments).get("count", 1)) - 1
     return float(graph_barrier_s(ranks, runtime)) + (more * float(_collective(r).time_s) if more else 0.0)
 
 
@@ -112,7 +112,7 @@ def _chip_rates(r: Reading, tune: Tune | None) -> tuple[Any, Any]:
 
 
 def _chip_matmul_s(r: Reading, tune: Tune | None) -> Any:
-    m, n, k = (float(dict(r.asked)[name]) for name in "mnk")
+    m, n, k = (float(dict(r.arguments)[name]) for name in "mnk")
     moved = (m * k + k * n + m * n) * r.precision.storage_bytes("activations")
     return roofline.time_s(2 * m * n * k, moved, *_chip_rates(r, tune), 1.0)
 

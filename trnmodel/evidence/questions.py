@@ -1,4 +1,4 @@
-"""The one map from a question to the public call that answers it; what a rule calls a row is a name in this map.
+"""The one map from a question to the public call that answers it; the question of a row is a name in this map.
 
 Readings that differ in their sizes alone are asked in one call: their sizes are then arrays of one reading.
 """
@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from trnmodel.arguments import Same
 from trnmodel.catalog.stacks import Efficiencies
+from trnmodel.evidence.cells import UnreadableRowError
 from trnmodel.evidence.jobs import JOBS
 from trnmodel.evidence.joules import WATTS
 from trnmodel.evidence.primitives import PRIMITIVES, bare_chip, in_step_s
 from trnmodel.evidence.readings import Reading, Tune, machine, stack_of
-from trnmodel.evidence.rows import UnreadableRowError
 from trnmodel.formulas import roofline
 from trnmodel.models.blocks import Phase
 from trnmodel.models.transformer import Transformer, model
@@ -33,7 +33,7 @@ from trnmodel.steps.rank import Site, site
 SIZES = ("batch", "compiled_batch", "prompt", "input_tokens", "output_tokens", "context", "max_context", "clients")
 
 
-def _asked(r: Reading, tune: Tune | None, longest: Any, phase: Phase) -> dict[str, Any]:
+def _call(r: Reading, tune: Tune | None, longest: Any, phase: Phase) -> dict[str, Any]:
     """Return what every question of a reading is asked with: a run that was measured has been legal."""
     where, chosen, at = machine(r), reaching(model(r.model), float(np.max(longest))), r.degrees
     stack = _running(Same(chosen), Same(site(where, at.lnc)), Same(at), Same(stack_of(r, tune)), phase)
@@ -50,21 +50,23 @@ def _running(
 
 def _decode(r: Reading, tune: Tune | None, breakdown: bool = False) -> Step:
     if np.any(np.isnan(r.context)):
-        raise UnreadableRowError("no context: neither lengths nor a compiled length")
+        raise UnreadableRowError(
+            "no context: neither lengths nor a compiled length; input_len and output_len, or seq_len, would help"
+        )
     slots = None if np.any(np.mod(r.compiled_batch, 1)) else r.compiled_batch  # a mean in flight is no compiled shape
     step: dict[str, Any] = {"batch": r.batch, "compiled_batch": slots, "context": r.context}
     step |= {"new_tokens": r.new_tokens} if r.new_tokens != 1 else {}
     longest = np.maximum(r.max_context, r.context)
-    asked = _asked(r, tune, longest, "decode")
-    return _possible(decode_step(**asked, **step, max_context=longest, breakdown=breakdown))
+    call = _call(r, tune, longest, "decode")
+    return _possible(decode_step(**call, **step, max_context=longest, breakdown=breakdown))
 
 
 def _prefill(r: Reading, tune: Tune | None, batch: Any = 1.0, breakdown: bool = False) -> Step:
     if np.any(np.isnan(r.prompt)):
-        raise UnreadableRowError("no input length, nor a compiled length")
+        raise UnreadableRowError("no input length, nor a compiled length; input_len or seq_len would help")
     longest = np.maximum(r.max_context, r.prompt)
     step: dict[str, Any] = {"batch": batch, "input_tokens": r.prompt, "max_context": longest, "breakdown": breakdown}
-    return _possible(prefill(**_asked(r, tune, longest, "prefill"), **step))
+    return _possible(prefill(**_call(r, tune, longest, "prefill"), **step))
 
 
 def _possible(step: Step) -> Step:
@@ -86,7 +88,7 @@ def _one_prefill_s(r: Reading, tune: Tune | None) -> Any:
 
 def _output(r: Reading) -> Any:
     if not np.all(np.greater(r.output_tokens, 0)):
-        raise UnreadableRowError("no output length")
+        raise UnreadableRowError("no output length; output_len would help")
     return r.output_tokens
 
 
@@ -95,7 +97,7 @@ def _stalled_step_s(r: Reading, tune: Tune | None) -> Any:
 
     In a closed loop of `waves` requests a slot, half of those that start together are not stalled by each other.
     """
-    if ("prefill", "apart") in r.asked:
+    if ("prefill", "apart") in r.arguments:
         return _step_s(r, tune)
     share, steps = (1 - 1 / (2 * r.waves), np.maximum(_output(r) - 1, 1.0)) if r.waves else (1.0, _output(r))
     return _step_s(r, tune) + share * np.maximum(r.batch - 1, 0.0) * _one_prefill_s(r, tune) / steps
@@ -145,7 +147,7 @@ def _total(r: Reading, tune: Tune | None) -> Any:
 def stored_bytes(r: Reading, batch: Any, context: Any, tune: Tune | None = None) -> MemoryFit:
     """Return what a rank of a reading stores, by kind."""
     phase: Phase = "decode" if model(r.model).generates else "prefill"
-    return memory_fit(**_asked(r, tune, context, phase), batch=batch, context=context)
+    return memory_fit(**_call(r, tune, context, phase), batch=batch, context=context)
 
 
 def _memory(kind: str) -> Callable[[Reading, Tune | None], Any]:
@@ -168,13 +170,13 @@ def _mfu(r: Reading, tune: Tune | None) -> Any:
 def _operators_s(r: Reading, tune: Tune | None) -> Any:
     """Operators of one layer, each at the slower of its compute and its memory."""
     step = _decode(r, tune, True) if _decodes(r) else _prefill(r, tune, r.batch, True)
-    parts = str(dict(r.asked)["parts"]).split("|")
+    parts = str(dict(r.arguments)["parts"]).split("|")
     lines = [line for name, line in step.operators.items() if name.split(": ")[-1] in parts]
     return sum(np.maximum(line.compute_s, line.memory_s) for line in lines) / model(r.model).n_layers
 
 
 def _decodes(r: Reading) -> bool:
-    return dict(r.asked)["phase"] == "decode"
+    return dict(r.arguments)["phase"] == "decode"
 
 
 def _layer_all_reduce_s(r: Reading, tune: Tune | None) -> Any:
@@ -274,8 +276,8 @@ def alike(r: Reading) -> Hashable:
         return r
     machine_of = r.where, r.stack, r.mapping, r.ep, r.moe_ep, r.machines
     blank = tuple(math.isnan(getattr(r, name)) for name in SIZES)
-    asked = r.meaning, r.model, r.precision, r.percentile, r.asked, r.waves, r.new_tokens
-    return machine_of, asked, blank, r.compiled_batch % 1 > 0
+    question = r.meaning, r.model, r.precision, r.percentile, r.arguments, r.waves, r.new_tokens
+    return machine_of, question, blank, r.compiled_batch % 1 > 0
 
 
 def grouped(of: Iterable[Reading], key: Callable[[Reading], Hashable] = alike) -> list[list[Reading]]:
@@ -302,11 +304,11 @@ def together(group: Sequence[Reading], tune: Tune | None = None) -> NDArray:
 
 def predicted(of: Iterable[Reading], tune: Tune | None = None) -> dict[Reading, float | UnreadableRowError]:
     """Return what `predict` gives for each reading, or the reason for none; those that are alike are asked together."""
-    found: dict[Reading, float | UnreadableRowError] = {}
+    answers: dict[Reading, float | UnreadableRowError] = {}
     for group in grouped(of):
         values = together(group, tune).tolist() if len(group) > 1 else [math.nan]
-        found |= {r: _alone(r, tune) if math.isnan(x) else x for r, x in zip(group, values, strict=True)}
-    return found
+        answers |= {r: _alone(r, tune) if math.isnan(x) else x for r, x in zip(group, values, strict=True)}
+    return answers
 
 
 def _alone(r: Reading, tune: Tune | None) -> float | UnreadableRowError:

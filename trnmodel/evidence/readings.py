@@ -1,4 +1,4 @@
-"""A measured row and what the rules say of it -> a reading: question, machine, model and shapes, in base units."""
+"""A measured row and what it asks -> a reading: question, machine, model and shapes, in base units."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from trnmodel.catalog.names import folded
 from trnmodel.catalog.specs import Chip, Precision, Spec
 from trnmodel.catalog.stacks import Efficiencies, efficiencies
 from trnmodel.catalog.systems import System, system, systems
-from trnmodel.evidence.columns import ENERGY, JOB, MACHINE, RUN, TRAINING, WATTS, told
-from trnmodel.evidence.described import described, stated
+from trnmodel.evidence.cells import COLUMNS, LONGEST_CELL, MOST, UnreadableRowError, number, tokens
+from trnmodel.evidence.columns import ENERGY, JOB, MACHINE, RUN, TRAINING, WATTS
+from trnmodel.evidence.described import described, run_columns, stated
 from trnmodel.evidence.meanings import Decision, decide
 from trnmodel.evidence.names import model_of
 from trnmodel.evidence.records import Record
-from trnmodel.evidence.rows import COLUMNS, LONGEST_CELL, UnreadableRowError, number, tokens
 from trnmodel.evidence.software import stack_of_software
-from trnmodel.evidence.words import KINDS, filled, spelt
+from trnmodel.evidence.spellings import KINDS, filled, spelt
 from trnmodel.models import shipped
 from trnmodel.models.transformer import model as read_model
 from trnmodel.steps.mapping import Mapping as Degrees
@@ -33,7 +33,6 @@ COUNTS = ("n_cores_used", "lnc", "batch", "input_len", "output_len", "seq_len", 
 WHOLE = ("n_cores_used", "lnc", "tp", "pp", "dp")
 COUNTED = {name: re.compile(rf"^{name}[ =]*(?=\d)|(?<=\d) ?(ranks?|cores?|chips?)$", re.I) for name in COUNTS}  # "TP8"
 COARSE = 0.25  # of a value, that half a step of its rounding is: the number says less than a prediction
-MOST = 2**40  # tokens, sequences or ranks of a row
 TIMES = {"s": 1.0, "sec": 1.0, "seconds": 1.0, "ms": MS, "us": US, "min": MINUTE, "h": HOUR, "hours": HOUR}
 PER = {"s": 1.0, "min": 1 / MINUTE, "h": 1 / HOUR}
 TOKENS = {
@@ -78,6 +77,8 @@ UNITS = {
     "critical-batch": {"tokens": 1.0},
 }
 FORMATS = re.compile(r"bf16|bfloat16|fp16|float16|fp32|float32|fp8|float8|int8|mxfp[48]|w4a8|auto-?cast|not printed")
+RUNS = (TRAINING, ENERGY)  # questions whose rows have columns of their own
+RUN_SHAPES = {"global_batch": "batch", "seq": "seq_len"}  # columns of a run that stand for a raw cell
 MODELLESS = ("kernel-", "collective-", "graph-", "chip-")
 # a question that the unit of a row turns into another
 SHARED = r"(?:/|\bper[ _]|_per_)"
@@ -86,7 +87,7 @@ BY_USER = {"decode-throughput": "decode-speed", "served-throughput": "loaded-spe
 BY_JOULES = {"energy-watts": "energy-per-token"}
 BY_CHIP = {"train-tokens": "train-tokens-chip"}
 BINARY = {"message_kib": KIB, "message_mib": MIB, "message_gib": GIB}
-# arguments of a rule that say how a row is read; the others are arguments of the call that answers
+# arguments of a question that say how a row is read; the others are arguments of the call that answers
 READ = (
     *("stack", "batch", "context", "prompt", "percentile", "rounding", "unit", "replicas", "precision", "model"),
     *("where", "ep", "series", "input", "tp", "clients", "active", "moe_ep", "new_tokens", "waves", "longest"),
@@ -95,7 +96,7 @@ READ = (
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one measured number means, in base units; `asked` are arguments of the call that answers."""
+    """What one measured number means, in base units; `arguments` are those of the call that answers."""
 
     meaning: str
     model: Any
@@ -114,7 +115,7 @@ class Reading:
     percentile: str
     scale: float
     rounding: float
-    asked: tuple[tuple[str, float | str], ...]
+    arguments: tuple[tuple[str, float | str], ...]
     use: str
     weight: float
     reason: str
@@ -128,7 +129,7 @@ class Reading:
 
     def __hash__(self) -> int:
         """Return the hash of what tells most readings apart: they are keys of caches, and have many fields."""
-        return hash((self.meaning, self.where, self.mapping, self.batch, self.prompt, self.context, self.asked))
+        return hash((self.meaning, self.where, self.mapping, self.batch, self.prompt, self.context, self.arguments))
 
     @property
     def degrees(self) -> Degrees:
@@ -155,26 +156,58 @@ def _machine(where: str, hbm_bytes_per_s: float, layers: int) -> System | Chip:
         if folded(where) not in load.ids_by_name(kind):
             continue
         try:
-            found: Any = find(where)
+            spec: Any = find(where)
         except ValueError:
             continue
         if not (hbm_bytes_per_s or layers):
-            return found
+            return spec
         return replace(
-            found, hbm_bytes_per_s=hbm_bytes_per_s or found.hbm_bytes_per_s, hbm_bytes=found.hbm_bytes * (layers or 1)
+            spec, hbm_bytes_per_s=hbm_bytes_per_s or spec.hbm_bytes_per_s, hbm_bytes=spec.hbm_bytes * (layers or 1)
         )
-    raise UnreadableRowError(f"instance {shown(where)} is unknown")
+    raise UnreadableRowError(f"instance {shown(where)} is unknown; one such as trn2.48xlarge or trainium2 would help")
 
 
 def machine(r: Reading) -> System | Chip:
-    """Return the system of a reading, or a bare chip, with the HBM that a rule gives it; one layer has room for all."""
-    given = dict(r.asked)
-    layers = read_model(r.model).n_layers if "one_layer" in given else 0
-    return _machine(r.where, float(given.get("hbm_bytes_per_s", 0)), layers)
+    """Return the system of a reading, or a bare chip, with the HBM that the row states; one layer has room for all.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from trnmodel.evidence.cells import texts
+    >>> cells = {"instance": "2x trn1.32xlarge", "workload": "Llama-3.1-8B", "tp": 64, "batch": 4, "seq_len": 2048}
+    >>> row = texts(pd.DataFrame([cells | {"metric": "TPOT", "value": 9, "unit": "ms"}]))[0]
+    >>> machine(reading(row)).id
+    'trn1.32xlarge'
+    """
+    arguments = dict(r.arguments)
+    layers = read_model(r.model).n_layers if "one_layer" in arguments else 0
+    return _machine(r.where, float(arguments.get("hbm_bytes_per_s", 0)), layers)
 
 
 def joined(r: Reading, ranks: float) -> System | Chip:
-    """Return the machine of a reading, or as many as its row names where one has too few ranks."""
+    """Return the machine of a reading, or as many as its row names where one has too few ranks.
+
+    Parameters
+    ----------
+    r : Reading
+        What a row means. [-]
+    ranks : float
+        Ranks that work together. [-]
+
+    Returns
+    -------
+    machine : System or Chip
+        One machine, or several joined by their network. [-]
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from trnmodel.evidence.cells import texts
+    >>> cells = {"instance": "2x trn1.32xlarge", "workload": "Llama-3.1-8B", "tp": 64, "batch": 4, "seq_len": 2048}
+    >>> row = texts(pd.DataFrame([cells | {"metric": "TPOT", "value": 9, "unit": "ms"}]))[0]
+    >>> [joined(reading(row), ranks).count for ranks in (32, 64)]
+    [1, 2]
+    """
     where = machine(r)
     if isinstance(where, Chip) or r.machines == 1:
         return where
@@ -182,7 +215,17 @@ def joined(r: Reading, ranks: float) -> System | Chip:
 
 
 def stack_of(r: Reading, tune: Tune | None = None) -> Efficiencies:
-    """Return the stack of a reading on its machine, changed where one asks for it."""
+    """Return the stack of a reading on its machine, changed where one asks for it.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from trnmodel.evidence.cells import texts
+    >>> cells = {"instance": "2x trn1.32xlarge", "workload": "Llama-3.1-8B", "tp": 64, "batch": 4, "seq_len": 2048}
+    >>> row = texts(pd.DataFrame([cells | {"metric": "TPOT", "value": 9, "unit": "ms", "note": "SDK 2.18.0, tnx"}]))[0]
+    >>> stack_of(reading(row)).id
+    'transformers-neuronx-2.18.0'
+    """
     chosen = _stack(Same(machine(r)), key_of(r.stack or None))
     return instance("tune", tune(chosen), Efficiencies, "a change of a stack") if tune else chosen
 
@@ -214,16 +257,23 @@ def _arguments(own: Mapping[str, float | str], n_chips: float) -> dict[str, floa
 
 
 def counts(row: Mapping[str, str]) -> dict[str, float]:
-    """Return the numbers of a row's shapes, NaN for a blank cell; raise UnreadableRowError for any other text."""
-    found = {}
+    """Return the numbers of a row's shapes, NaN for a blank cell; raise UnreadableRowError for any other text.
+
+    Examples
+    --------
+    >>> numbers = counts(dict.fromkeys(COUNTS, "") | {"tp": "TP8", "seq_len": "4k"})
+    >>> numbers["tp"], numbers["seq_len"], numbers["batch"]
+    (8.0, 4096.0, nan)
+    """
+    numbers = {}
     for name in COUNTS:
         cell = COUNTED[name].sub("", row[name]) if row[name] else ""
-        found[name] = value = tokens(cell) if name.endswith("_len") else number(cell)
+        numbers[name] = value = tokens(cell) if name.endswith("_len") else number(cell)
         whole = name not in WHOLE or value % 1 == 0
         if row[name] and not (1 <= value <= MOST and whole):
             kind = "whole numbers" if name in WHOLE else "numbers"
             raise UnreadableRowError(f"{name} {shown(row[name])}: allowed are {kind} from 1 to {MOST}, or a blank cell")
-    return found
+    return numbers
 
 
 def _first(*values: float) -> float:
@@ -231,7 +281,7 @@ def _first(*values: float) -> float:
 
 
 def _length(policy: str, n: Mapping[str, float], fallback: float) -> float:
-    """Return a length by a rule's policy: "seq", "input", "median" or "middle" of the output, or a number."""
+    """Return a length by its policy: "seq", "input", "median" or "middle" of the output, or a number."""
     known = {
         "seq": n["seq_len"],
         "input": n["input_len"],
@@ -242,15 +292,16 @@ def _length(policy: str, n: Mapping[str, float], fallback: float) -> float:
 
 
 def _lengths(n: Mapping[str, float], policies: Mapping[str, str]) -> dict[str, float]:
-    """Prompt, output, context and compiled maximum of a row, each by a rule or by what the row says."""
-    given, out, seq = n["input_len"], n["output_len"], n["seq_len"]
-    total, prompt, context = given + out, policies.get("prompt", ""), policies.get("context", "")
+    """Prompt, output, context and compiled maximum of a row, each by its policy or by what the row prints."""
+    input_len, out, seq = n["input_len"], n["output_len"], n["seq_len"]
+    total, prompt, context = input_len + out, policies.get("prompt", ""), policies.get("context", "")
+    longest = number(policies.get("longest", ""))
     return {
-        "input_tokens": _first(given, number(prompt), seq),
-        "output_tokens": _first(out, seq - given if seq > given else math.nan),
-        "prompt": _length(prompt, n, _first(given, seq)),
-        "context": _length(context, n, _first(total, seq, given)),
-        "max_context": _first(number(policies.get("longest", "")), seq, total, given, number(context), number(prompt)),
+        "input_tokens": _first(input_len, number(prompt), seq),
+        "output_tokens": _first(out, seq - input_len if seq > input_len else math.nan),
+        "prompt": _length(prompt, n, _first(input_len, seq)),
+        "context": _length(context, n, _first(total, seq, input_len)),
+        "max_context": _first(longest, seq, total, input_len, number(context), number(prompt)),
     }
 
 
@@ -303,7 +354,8 @@ def _batches(n: Mapping[str, float], say: Mapping[str, str], replicas: int) -> d
 def _printed_precision(printed: str) -> Precision:
     text = printed.lower()
     if text and not FORMATS.search(text):
-        raise UnreadableRowError(f"precision {shown(printed)}: names no format that the rules know")
+        known = "bf16, fp16, fp32, fp8, int8, mxfp4 and w4a8"
+        raise UnreadableRowError(f"precision {shown(printed)}: names no format; {known} are formats")
     if "fp8" in text and ("expert" in text or "moe" in text):
         return replace(load.precision("bf16"), name="fp8-experts", experts="fp8")
     names = [("w4a8", "w4a8"), ("mxfp8", "mxfp8"), ("mxfp4", "mxfp4-moe"), ("fp8", "fp8"), ("int8", "int8")]
@@ -312,7 +364,7 @@ def _printed_precision(printed: str) -> Precision:
 
 @lru_cache(maxsize=512)
 def _precision(preset: str, printed: str) -> Precision:
-    """Return what a rule says ("int8+int8" names the cache's dtype too), or what the row prints."""
+    """Return the format that a preset names ("int8+int8" has the cache's too), or the one that the row prints."""
     if not preset:
         return _printed_precision(printed)
     if preset == "fp32-autocast":
@@ -325,8 +377,8 @@ def _precision(preset: str, printed: str) -> Precision:
 def _where(instance: str) -> str:
     if "not stated" in instance.lower():
         return "not stated"
-    if found := re.search(r"(?<![a-z])([ABH][1-3]00|GB[23]00|MI[23]\d\dX?)(?!\d)", instance, re.I):
-        return found[1].lower()
+    if gpu := re.search(r"(?<![a-z])([ABH][1-3]00|GB[23]00|MI[23]\d\dX?)(?!\d)", instance, re.I):
+        return gpu[1].lower()
     plain = re.sub(r"^(\d+ ?x |aws |amazon )+", "", instance.lower())  # one of several alike
     plain = re.sub(r"(?<=\dx)l\b", "large", plain)
     named = re.search(r"\b(trn|inf)\d\w*\.\w+", plain)
@@ -335,8 +387,8 @@ def _where(instance: str) -> str:
 
 def _machines(instance: str) -> int:
     """How many machines a name counts: "4x trn1.32xlarge"."""
-    found = re.match(r"(\d{1,5}) ?[x×] ", instance)
-    return max(int(found[1]), 1) if found else 1
+    counted = re.match(r"(\d{1,5}) ?[x×] ", instance)
+    return max(int(counted[1]), 1) if counted else 1
 
 
 def _instance(name: str) -> str:
@@ -355,19 +407,19 @@ def _units(meaning: str) -> Mapping[str, float]:
 
 def _meaning(question: str, row: Mapping[str, str]) -> str:
     """Return the question of a row, by what its unit is of and what it is shared out over: tokens, a user, a chip."""
-    unit, words = row["unit"], f"{row['metric']} {row['unit']}"
+    unit, text = row["unit"], f"{row['metric']} {row['unit']}"
     if question in BY_TOKENS and "tok" in unit:
         question = BY_TOKENS[question]
     if question in BY_JOULES and re.match(r"m?J\b|joules", unit, re.I):
         return BY_JOULES[question]
     if question in BY_BYTES and unit.endswith("B/s"):
         return BY_BYTES[question]
-    if re.search(rf"{SHARED}(user|stream)\b", words, re.I):
+    if re.search(rf"{SHARED}(user|stream)\b", text, re.I):
         return BY_USER.get(question, question)
-    if not re.search(rf"{SHARED}(device|gpu|chip|accelerator|card|core)\b", words, re.I):
+    if not re.search(rf"{SHARED}(device|gpu|chip|accelerator|card|core)\b", text, re.I):
         return question
     if question not in BY_CHIP and question.endswith(("throughput", "requests")):
-        raise UnreadableRowError(f"{shown(words)}: of a part of the machine; units of {question} are of all of it")
+        raise UnreadableRowError(f"{shown(text)}: of a part of the machine; units of {question} are of all of it")
     return BY_CHIP.get(question, question)
 
 
@@ -400,25 +452,56 @@ def _scale(meaning: str, row: Mapping[str, str], override: str) -> float:
     return known[after if unit == before else unit]
 
 
-def asked(arguments: Mapping[str, str]) -> tuple[tuple[str, float | str], ...]:
-    """Arguments of the call that answers: numbers where they are some, a message in bytes, a kind by its own name."""
-    found: dict[str, float | str] = {}
+def call_arguments(arguments: Mapping[str, str]) -> tuple[tuple[str, float | str], ...]:
+    """Return arguments of the call that answers: numbers where they are some, messages in bytes, kinds by their names.
+
+    Examples
+    --------
+    >>> call_arguments({"kind": "All-Reduce", "message_kib": "64", "stack": "ideal"})
+    (('kind', 'all_reduce'), ('message_bytes', 65536.0))
+    """
+    call: dict[str, float | str] = {}
     for name, printed in arguments.items():
         if name not in READ:
             value = number(printed)
-            found[name] = printed if math.isnan(value) else value
-    for name in BINARY.keys() & found.keys():
-        found["message_bytes"] = found.pop(name) * BINARY[name]
-    if "kind" in found:
-        kind = str(found["kind"]).lower().replace("-", "_")
-        found["kind"] = KINDS.get(kind, kind)
-    return tuple(sorted(found.items()))
+            call[name] = printed if math.isnan(value) else value
+    for name in BINARY.keys() & call.keys():
+        call["message_bytes"] = call.pop(name) * BINARY[name]
+    if "kind" in call:
+        kind = str(call["kind"]).lower().replace("-", "_")
+        call["kind"] = KINDS.get(kind, kind)
+    return tuple(sorted(call.items()))
 
 
 def reading(
     row: Mapping[str, str], models: Mapping[str, Any] | None = None, decided: Decision | None = None
 ) -> Reading:
-    """Return what a row means; raises UnreadableRowError with the reason for a row that cannot be predicted."""
+    """Return what a row means; raises UnreadableRowError with the reason for a row that cannot be predicted.
+
+    Parameters
+    ----------
+    row : mapping of str to str
+        The cells of a row, as `trnmodel.evidence.cells.texts` has them. [-]
+    models : mapping, optional
+        Workload name to model, asked before the names of the catalog. [-]
+    decided : Decision, optional
+        What the row asks, where that is known; else it is decided here. [-]
+
+    Returns
+    -------
+    reading : Reading
+        The question of the row with its machine, model and sizes. [base units]
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from trnmodel.evidence.cells import texts
+    >>> cells = {"instance": "2x trn1.32xlarge", "workload": "Llama-3.1-8B", "tp": 64, "batch": 4, "seq_len": 2048}
+    >>> row = texts(pd.DataFrame([cells | {"metric": "TPOT", "value": 9, "unit": "ms"}]))[0]
+    >>> one = reading(row)
+    >>> one.meaning, one.model, one.where, one.mapping, one.batch, one.scale
+    ('decode-step', 'llama-3.1-8b', 'trn1.32xlarge', (64, 1, 1, None), 4.0, 0.001)
+    """
     for name in COLUMNS:
         if len(row.get(name, "")) > LONGEST_CELL:
             raise UnreadableRowError(f"{name}: a cell of {len(row[name])} characters; allowed are {LONGEST_CELL}")
@@ -446,49 +529,75 @@ def _software(record: Record, where: str, known: Any) -> str:
     """Return the stack for what a record says of its software; nothing for the chip's own."""
     if not known:
         return ""
-    found = _machine(where, 0, 0)
-    chip = found if isinstance(found, Chip) else found.chip
+    spec = _machine(where, 0, 0)
+    chip = spec if isinstance(spec, Chip) else spec.chip
     return stack_of_software(record, chip.id, read_model(known).kind)
+
+
+def _model(row: Mapping[str, str], d: Decision, columns: Mapping[str, str], models: Mapping[str, Any] | None) -> Any:
+    """Return the model of a row; nothing for a question without one."""
+    if d.question.startswith(MODELLESS):
+        return ""
+    if chosen := d.arguments.get("model", ""):
+        return chosen
+    if d.question.startswith(RUNS):
+        return _stated_model(row["workload"], models, columns)
+    return model_of(row["workload"], models)
+
+
+def _shapes(row: Mapping[str, str], say: Mapping[str, str], run: Mapping[str, float | str]) -> dict[str, float]:
+    """Return the numbers of a row's shapes, with those that its words or its own columns state."""
+    n = counts(row)
+    n["input_len"], n["tp"] = _first(n["input_len"], number(say["input"])), _first(number(say["tp"]), n["tp"])
+    return n | {cell: float(run[name]) for name, cell in RUN_SHAPES.items() if name in run}
+
+
+def _job_shapes(n: Mapping[str, float], run: Mapping[str, float | str], where: str, machines: int) -> dict[str, float]:
+    """Return the shapes of a training job: where it prints no DP, replicas fill the cores that it names."""
+    ranks = float(run.get("expert_ranks", 1)) * float(run.get("context_ranks", 1))
+    replicas = max(1.0, _replicas(n, _machine(where, 0, 0), machines) // ranks)
+    return {**n, "dp": _first(n["dp"], replicas), "tp": _first(n["tp"], 1.0)}
+
+
+def _vote(d: Decision, rounding: float, value: float) -> tuple[float, str]:
+    """Return the weight of a row and why it has none: a number that is rounded to a part of itself says little."""
+    coarse = value > 0 and rounding > COARSE * value
+    return (0.0, f"rounded to {rounding / value:.0%} of its value") if coarse else (d.weight, d.reason)
 
 
 def _reading(row: Mapping[str, str], d: Decision, models: Mapping[str, Any] | None) -> Reading:
     say = {name: d.arguments.get(name, "") for name in READ}
     meaning = _meaning(d.question, row)
     scale = _scale(meaning, row, say["unit"])
-    job, columned = d.question.startswith(TRAINING), d.question.startswith((TRAINING, ENERGY))
-    cells = told(row) if columned else {}
-    own = stated(cells, (*MACHINE[1:], *RUN, *(JOB if job else WATTS)))
-    known = "" if d.question.startswith(MODELLESS) else say["model"]
-    if not known and not d.question.startswith(MODELLESS):
-        known = _stated_model(row["workload"], models, cells) if columned else model_of(row["workload"], models)
-    n = counts(row)
-    n["input_len"], n["tp"] = _first(n["input_len"], number(say["input"])), _first(number(say["tp"]), n["tp"])
-    n |= {cell: float(own[name]) for name, cell in (("global_batch", "batch"), ("seq", "seq_len")) if name in own}
-    where = cells.get("system") or say["where"] or _where(row["instance"])
-    machines = int(own.get("machines", 0)) or int(_first(d.record.machines, _machines(row["instance"])))
-    if job:
-        within = float(own.get("expert_ranks", 1)) * float(own.get("context_ranks", 1))
-        every = max(1.0, _replicas(n, _machine(where, 0, 0), machines) // within)
-        n |= {"dp": _first(n["dp"], every), "tp": _first(n["tp"], 1.0)}
-    rounding, value = _rounding(say["rounding"], row["value"]), number(row["value"])
-    coarse = value > 0 and rounding > COARSE * value
-    mapping, n_chips = _mapping(n, _workers(say["replicas"], n, where)), number(row["n_chips"])
+    is_job, is_run = d.question.startswith(TRAINING), d.question.startswith(RUNS)
+    columns = run_columns(row, d.record) if is_run else {}
+    run = stated(columns, (*MACHINE[1:], *RUN, *(JOB if is_job else WATTS)))
+    known = _model(row, d, columns, models)
+    n = _shapes(row, say, run)
+    where = say["where"] or _where(row["instance"])
+    machines = int(_first(d.record.machines, _machines(row["instance"])))
+    if is_job:
+        n = _job_shapes(n, run, where, machines)
+    rounding = _rounding(say["rounding"], row["value"])
+    weight, reason = _vote(d, rounding, number(row["value"]))
+    mapping = _mapping(n, _workers(say["replicas"], n, where))
     sizes = _batches(n, say, mapping[2]) | _lengths(n, say)
+    arguments = dict(call_arguments(d.arguments)) | _arguments(run, number(row["n_chips"]))
     return Reading(
         meaning=meaning,
         model=known,
         where=where,
-        stack=own.get("training_stack", "") if columned else say["stack"] or _software(d.record, where, known),
+        stack=run.get("training_stack", "") if is_run else say["stack"] or _software(d.record, where, known),
         mapping=mapping,
-        ep=int(own.get("expert_ranks", _first(number(say["ep"]), 1))),
+        ep=int(run.get("expert_ranks", _first(number(say["ep"]), 1))),
         precision=_precision(say["precision"], row["precision"]),
         percentile=say["percentile"],
         scale=scale,
         rounding=rounding,
-        asked=tuple(sorted((dict(asked(d.arguments)) | _arguments(own, n_chips)).items())),
+        arguments=tuple(sorted(arguments.items())),
         use=d.use,
-        weight=0.0 if coarse else d.weight,
-        reason=f"rounded to {rounding / value:.0%} of its value" if coarse else d.reason,
+        weight=weight,
+        reason=reason,
         waves=_first(number(say["waves"]), 0.0),
         new_tokens=_first(number(say["new_tokens"]), 1.0),
         moe_ep=int(_first(number(say["moe_ep"]), 1)),

@@ -19,14 +19,17 @@ from typing import Any, get_type_hints
 import msgspec
 
 from trnmodel.catalog.load import DATA, DataError, read_csv
+from trnmodel.evidence.cells import number, tokens
 from trnmodel.evidence.names import bare_name, plain
-from trnmodel.evidence.rows import number, tokens
-from trnmodel.evidence.words import filled, spelt
+from trnmodel.evidence.spellings import filled, spelt
+from trnmodel.units import BILLION, TRILLION
 
-CELLS = ("kind", "phase", "metric", "unit", "rate", "workload", "instance", "date", "precision", "note")
+CELLS = ("kind", "phase", "metric", "unit", "rate", "workload", "instance", "date", "precision", "note", "text")
+TEXT = ("workload", "phase", "precision", "metric", "unit", "note")  # cells that are one text for the words of a run
 SHAPES = ("batch", "input_len", "output_len", "seq_len", "tp", "pp", "dp", "n_cores_used", "lnc")
-DECIDING = (*(name for name in CELLS if name not in ("date", "rate")), "date_or_sdk", *SHAPES)
+DECIDING = (*(name for name in CELLS if name not in ("date", "rate", "text")), "date_or_sdk", *SHAPES)
 FLAGS = re.IGNORECASE | re.MULTILINE
+POWERS = {"B": BILLION, "T": TRILLION}  # of tokens
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,15 +95,19 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     launches: float = nan  # of the host in a step
     call_rows: float = nan  # tokens of one call of a prefill, over all replicas of attention
     replicas: str = ""  # "cores", or a number
-    head: str = ""
     layers: str = ""
-    node_crossings: float = nan
     hbm_bytes_per_s: float = nan
     # training
     micro_batch: float = nan
     accumulation: float = nan  # micro-batches of a replica in a step
     adapters: str = ""
-    recompute: str = ""
+    recompute: str = ""  # none, selective or full
+    zero: float = nan  # stage of ZeRO
+    sequence_parallel: str = ""  # "1" or "0"
+    interleave: float = nan  # stages of a pipeline on each rank
+    context_ranks: float = nan
+    network_gbit_per_s: float = nan  # of a machine
+    tokens: float = nan  # of a whole run
     # kernels
     core_of: str = ""  # the chip that has the cores
     op: str = ""
@@ -190,26 +197,43 @@ class Statement(msgspec.Struct, frozen=True):
 
 
 def fills_of(text: str) -> dict[str, str]:
-    """Return the columns that a text fills: "measure=mfu rank=first"; raises DataError for a name that is no column."""
+    """Return the columns that a text fills; raises DataError for a name that is no column.
+
+    Examples
+    --------
+    >>> fills_of("measure=mfu rank=first")
+    {'measure': 'mfu', 'rank': 'first'}
+    """
     pairs = [pair.partition("=") for pair in text.split()]
-    if odd := [name for name, _, _ in pairs if name not in TYPES and name != "chunk"]:
+    if odd := [name for name, _, _ in pairs if name not in TYPES]:
         raise DataError(f"{text!r}: {odd} are no columns of a record")
     return {name: value for name, _, value in pairs}
 
 
 @cache
 def patterns() -> tuple[tuple[Pattern, re.Pattern, re.Pattern, re.Pattern, dict[str, str]], ...]:
-    """Return the shipped patterns, in order, compiled; raises DataError naming the pattern that is none."""
-    found = []
+    """Return the shipped patterns, in order, compiled; raises DataError naming the pattern that is none.
+
+    Returns
+    -------
+    patterns : tuple
+        Of each pattern: itself, its kind, phase and match compiled, and the columns that it fills by name. [-]
+
+    Examples
+    --------
+    >>> [fills for one, *_, fills in patterns() if one.name == "whole-batch"]
+    [{'first_of': 'batch'}]
+    """
+    compiled = []
     for one in read_csv(DATA / "evidence" / "patterns.csv", Pattern):
         try:
             if one.cell not in CELLS:
                 raise DataError(f"cell {one.cell!r}: allowed are {', '.join(CELLS)}")
             kind, phase, match = (re.compile(text, FLAGS) for text in (one.kind, one.phase, one.match))
-            found.append((one, kind, phase, match, fills_of(one.fills)))
+            compiled.append((one, kind, phase, match, fills_of(one.fills)))
         except (re.error, DataError) as error:
             raise DataError(f"patterns.csv {one.name}: {error}") from None
-    return tuple(found)
+    return tuple(compiled)
 
 
 @cache
@@ -231,61 +255,83 @@ def document(source: str) -> str:
     return re.sub(r"\s*@\w+.*$", "", source).strip()
 
 
-def words(row: Mapping[str, str]) -> dict[str, str]:
+def pattern_cells(row: Mapping[str, str]) -> dict[str, str]:
     """Return the cells of a row as patterns see them: as they stand and, below, as `spelt` has them.
 
-    Kind and phase are the words of `spelt` alone; a workload is without its publisher; `rate` is metric and unit.
+    Kind and phase are the words of `spelt` alone; a workload is without its publisher; `rate` is metric and unit, and
+    `text` all cells in which a run of training states its options.
 
     Examples
     --------
     >>> row = {"metric": "Mean TPOT (ms)", "workload": "meta-llama/Llama-3.1-8B", "kind": "serving"}
-    >>> words(row)["metric"].splitlines(), words(row)["kind"]
-    (['Mean TPOT (ms)', 'TPOT mean'], 'inference-LLM-serving')
+    >>> pattern_cells(row)["metric"].splitlines(), pattern_cells(row)["kind"]
+    (['Mean TPOT (ms)', 'TPOT Mean'], 'inference-LLM-serving')
     """
     cells = {name: plain(row.get(name, "")) for name in DECIDING}
+    of_run = "; ".join(cells[name] for name in TEXT)
     cells["workload"] = bare_name(cells["workload"])
     other = spelt(cells)
-    found = {name: text if text == other[name] else f"{text}\n{other[name]}" for name, text in cells.items()}
+    seen = {name: text if text == other[name] else f"{text}\n{other[name]}" for name, text in cells.items()}
     phase = re.sub(r"^(decode|prefill|e2e)\b.*", r"\1", other["phase"], flags=re.IGNORECASE)
     rate = f"{other['metric']} in {other['unit']}"
-    return found | {"kind": other["kind"], "phase": phase, "date": found["date_or_sdk"], "rate": rate}
+    return seen | {"kind": other["kind"], "phase": phase, "date": seen["date_or_sdk"], "rate": rate, "text": of_run}
 
 
 def _value(name: str, text: str) -> Any:
     """Return a column's value: a number where it is one of numbers, NaN for a text that is none."""
     if TYPES[name] is str:
         return text.strip().lower() if name == "statistic" else text.strip()
+    if name == "tokens" and text[-1:].upper() in POWERS:
+        return number(text[:-1]) * POWERS[text[-1].upper()]
     return tokens(text) if name == "chunk" else number(text)
 
 
 @lru_cache(maxsize=2**14)
 def _read(cells: tuple[str, ...]) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return the columns that the words of a row fill, as text, and the patterns that had a say."""
-    row = words(dict(zip(DECIDING, cells, strict=True)))
-    found: dict[str, str] = {}
+    row = pattern_cells(dict(zip(DECIDING, cells, strict=True)))
+    columns: dict[str, str] = {}
     used = []
     for one, kind, phase, match, fills in patterns():
         if kind.search(row["kind"]) and phase.search(row["phase"]) and (hit := match.search(row[one.cell])):
             groups = {name.rstrip("2"): text for name, text in hit.groupdict().items() if text}
-            found |= fills | groups
+            columns |= fills | groups
             used.append(one.name)
-    return found, tuple(used)
+    return columns, tuple(used)
 
 
-def stated(row: Mapping[str, str], found: Mapping[str, str]) -> dict[str, str]:
-    """Return what the page of a row states beyond its cells; conditions name cells of shapes or columns found."""
+def stated(row: Mapping[str, str], columns: Mapping[str, str]) -> dict[str, str]:
+    """Return what the page of a row states beyond its cells.
+
+    Parameters
+    ----------
+    row : mapping of str to str
+        The cells of a row, with its `source`. [-]
+    columns : mapping of str to str
+        Columns that its words fill; a condition of a statement names one of them, or a cell. [-]
+
+    Returns
+    -------
+    columns : dict of str to str
+        Columns that the page fills beyond them. [-]
+
+    Examples
+    --------
+    >>> stated({"source": "a page that nobody has read"}, {"measure": "token_interval"})
+    {}
+    """
     page, say = document(row.get("source", "")), dict[str, str]()
     if not page:
         return say
     for one, where, fills in _statements():
-        if page.startswith(one.page) and all(_holds(row, {**found, **say}, *pair) for pair in where.items()):
+        if page.startswith(one.page) and all(_holds(row, {**columns, **say}, *pair) for pair in where.items()):
             say |= fills
     return say
 
 
-def _holds(row: Mapping[str, str], found: Mapping[str, str], name: str, allowed: str) -> bool:
+def _holds(row: Mapping[str, str], columns: Mapping[str, str], name: str, allowed: str) -> bool:
     """Return whether a cell or column has one of the allowed values: "batch" in "1|2|4", or "any", or "none"."""
-    value = found.get(name, "") or row.get(name, "")
+    value = columns.get(name, "") or row.get(name, "")
     if allowed in ("any", "none"):
         return bool(value) == (allowed == "any")
     return value.lower() in allowed.lower().split("|")
@@ -315,14 +361,14 @@ def read(row: Mapping[str, str], statements: bool = True) -> tuple[Record, tuple
     {'measure': 'token_interval', 'statistic': 'mean', 'served': 'yes', 'scheduling': 'closed', 'clients': '4'}
     """
     row = filled(row)
-    found, used = _read(tuple(row.get(name, "") for name in DECIDING))
-    say = found | (stated(row, found) if statements else {})
+    columns, used = _read(tuple(row.get(name, "") for name in DECIDING))
+    say = columns | (stated(row, columns) if statements else {})
     say |= {name: text for name in TYPES if name not in SHAPES and (text := row.get(name, ""))}
     return Record(**{name: _value(name, text) for name, text in say.items() if name in TYPES}), used
 
 
 def check(rows: Iterable[Mapping[str, str]]) -> None:
-    """Refuse statements that hold for none of the rows."""
+    """Refuse statements about pages that none of the rows is of; raises DataError naming them."""
     rows = list(rows)
     pages = {document(row.get("source", "")) for row in rows}
     if idle := [one.page for one, _, _ in _statements() if not any(page.startswith(one.page) for page in pages)]:
@@ -334,7 +380,7 @@ def is_known(value: Any) -> bool:
 
     Examples
     --------
-    >>> is_known(""), is_known(math.nan), is_known(4.0)
+    >>> is_known(""), is_known(nan), is_known(4.0)
     (False, False, True)
     """
     return bool(value != "" and value == value)

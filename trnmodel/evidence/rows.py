@@ -1,27 +1,22 @@
-"""Rows of measurements: a file or a table of anybody's -> cells as text, checked, and an id that follows from them."""
+"""Tables of measurements: a file or a table of anybody's, checked, as rows of text; and the published tables."""
 
 from __future__ import annotations
 
 import csv
-import datetime
-import decimal
-import hashlib
 import io
-import math
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from trnmodel.arguments import HUGE, TINY, refuse, shown
+from trnmodel.arguments import refuse, shown
 from trnmodel.catalog.load import DATA
+from trnmodel.evidence.cells import COLUMNS, text, texts
+from trnmodel.evidence.collections import collected
 from trnmodel.evidence.columns import NAMES, runs, watts
-from trnmodel.units import KIB, MIB, parse_number
+from trnmodel.evidence.kinds import WIDE
+from trnmodel.units import MIB
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,93 +28,9 @@ MEASURED, LATER, THIRD, COMPARATORS, COLLECTIVES, PRODUCTS, RUNS, POWERS = (
         *("training", "energy"),
     )
 )
-WIDE = "wide-experts"
-COLUMNS = (
-    "source date_or_sdk instance n_chips n_cores_used lnc workload phase batch input_len output_len seq_len tp pp dp "
-    "precision metric value unit note kind tier"
-).split()
 NEEDED = ("instance", "workload", "metric", "value", "unit")
 SIDES = ("m", "n", "k")  # of a matrix product, in a table of products
-LONGEST_CELL = 2000  # characters
-DECIMAL_COMMA = re.compile(r"\bcommas? (?:is|are) (?:the )?decimal|\bdecimal commas?\b", re.IGNORECASE)
 MAX_FILE_BYTES, MAX_ROWS, MAX_COLUMNS = 64 * MIB, 100_000, 1_000
-
-
-class UnreadableRowError(ValueError):
-    """A row that cannot become a prediction, and why."""
-
-
-def number(text: Any) -> float:
-    """Return a number as the tables print it: "~200", "1500±150", "4k (~4096)", "17-19" (its midpoint); NaN for none.
-
-    Commas part thousands; what is no such number, runs backwards or is beyond 1e30 is NaN too.
-
-    Examples
-    --------
-    >>> number("1500±150"), number("4k (~4096)"), number("100-1024 (random)"), number("~900"), number("")
-    (1500.0, 4096.0, 562.0, 900.0, nan)
-    >>> number("1,024"), number("1,5"), number("1-1e999")
-    (1024.0, nan, nan)
-    """
-    if isinstance(text, int | float) and not isinstance(text, bool):
-        return float(text) if abs(text) <= HUGE else math.nan
-    return _printed(text.strip()) if isinstance(text, str) else math.nan
-
-
-@lru_cache(maxsize=2**12)
-def _printed(printed: str) -> float:
-    value = _bounded(re.sub(r"±.*|\(.*", "", printed, flags=re.DOTALL))
-    inner = re.search(r"\(~?(\d+)\)", printed)
-    return _bounded(inner[1]) if inner and math.isnan(value) else value
-
-
-def tokens(cell: str) -> float:
-    """Return a length as the tables print it: a number, a bucket, or thousands of 1,024 ("4k"); NaN for none.
-
-    Examples
-    --------
-    >>> tokens("16K"), tokens("8K (264 pages of 32)"), tokens("bucket 128"), tokens("4k (~4000)")
-    (16384.0, 8192.0, 128.0, 4000.0)
-    """
-    plain = cell.strip().removeprefix("bucket ")
-    thousands = re.fullmatch(r"~?(\d{1,6})k(?:\s*\((?!~?\d+\)).*)?", plain, re.IGNORECASE | re.DOTALL)
-    return float(thousands[1]) * KIB if thousands else number(plain)
-
-
-def _bounded(printed: str) -> float:
-    """Return the middle of a printed number or range; NaN where either end is none, or none that a row can have."""
-    value, low, high = parse_number(printed)
-    odd_commas = re.search(r",(?!\d{3}(?!\d))", printed)
-    return value if -HUGE <= low <= high <= HUGE and not odd_commas else math.nan
-
-
-def text(cell: Any) -> str:
-    """Return a cell as the rules read it: whole numbers without a point, nothing for a blank, "<list>" for a list.
-
-    Examples
-    --------
-    >>> text(64.0), text(None), text(float("nan")), text([64]), text(" BF16")
-    ('64', '', '', '<list>', 'BF16')
-    """
-    if isinstance(cell, str):
-        return cell.strip()
-    if isinstance(cell, bool | np.bool_ | datetime.date | decimal.Decimal | np.datetime64):
-        return str(cell)
-    if isinstance(cell, int | float | np.integer | np.floating):
-        value = int(cell) if isinstance(cell, int | np.integer) else float(cell)
-        return "" if value != value else f"{value:.15g}" if abs(value) <= HUGE else "beyond 1e30"
-    return "" if cell is None or type(cell).__name__ in ("NAType", "NaTType") else f"<{type(cell).__name__}>"
-
-
-def row_id(row: Mapping[str, str]) -> str:
-    """Return an id that follows from what a row is: from all its cells but the value.
-
-    Examples
-    --------
-    >>> row_id(dict.fromkeys(COLUMNS, "")) == row_id(dict.fromkeys(COLUMNS, "") | {"value": "7"})
-    True
-    """
-    return hashlib.sha1("\x1f".join(row[name] for name in COLUMNS if name != "value").encode()).hexdigest()[:10]
 
 
 def _content(path: Path) -> str:
@@ -180,10 +91,14 @@ def published() -> pd.DataFrame:
     """Return the tables of published measurements of Trainium and Inferentia, one below the other, as text.
 
     Columns that only some of the tables have are blank in the rows of the others.
+
+    Examples
+    --------
+    >>> rows = published()
+    >>> set(COLUMNS) <= set(rows.columns), rows.id.is_unique
+    (True, True)
     """
     import pandas as pd
-
-    from trnmodel.evidence.collections import collected  # which reads tables by this module
 
     rows = [row for path in (MEASURED, LATER, THIRD, PRODUCTS) for row in read_rows(path)]
     return pd.DataFrame([*rows, *texts(collected())]).fillna("")
@@ -237,20 +152,16 @@ def _products(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def texts(table: pd.DataFrame) -> list[dict[str, str]]:
-    """Return the rows of a table as texts by column, each with its id; a missing column of the format is blank."""
-    others = (name for name in table.columns if isinstance(name, str) and name not in ("id", *COLUMNS))
-    names = ("id", *COLUMNS, *others)
-    blank = [""] * len(table)
-    cells = [[*map(text, table[name].tolist())] if name in table.columns else blank for name in names]
-    found = [dict(zip(names, row, strict=True)) for row in zip(*cells, strict=True)]
-    for row in found:
-        row["id"] = row["id"] or row_id(row)
-    return found
-
-
 def read_rows(rows: pd.DataFrame | str | Path) -> list[dict[str, str]]:
-    """Measured rows as texts by column, checked; a column that is missing is blank."""
+    """Return measured rows as texts by column, checked; a column that is missing is blank.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> table = [{"instance": "trn2.48xlarge", "workload": "Llama-3.1-8B", "metric": "TPOT", "value": 9, "unit": "ms"}]
+    >>> read_rows(pd.DataFrame(table))[0]["value"]
+    '9'
+    """
     return texts(read_table(rows))
 
 
@@ -278,24 +189,11 @@ def put_fitted(path: Path, values: Mapping[tuple[str, str], str]) -> None:
 
 
 def wide_rows() -> list[dict[str, str]]:
-    """Return the rows of other chips once more, as the kind that is asked of the hand-tuned scenario."""
-    return [row | {"kind": WIDE} for row in read_rows(COMPARATORS)]
-
-
-def measure(row: Mapping[str, str]) -> float:
-    """Return the measured value of a row, in the row's unit; raises UnreadableRowError for none.
-
-    Commas part thousands unless the note says that they are decimal.
+    """Return the rows of other chips once more, as the kind that is asked of the hand-tuned scenario.
 
     Examples
     --------
-    >>> measure({"value": "1,024"}), measure({"value": "7,85", "note": "the comma is the decimal sign"})
-    (1024.0, 7.85)
+    >>> {row["kind"] for row in wide_rows()}
+    {'wide-experts'}
     """
-    cell = row["value"]
-    if "," in cell and DECIMAL_COMMA.search(row.get("note", "")):
-        cell = cell.replace(".", "").replace(",", ".")
-    measured = number(cell)
-    if not measured >= TINY:
-        raise UnreadableRowError(f"value {shown(row['value'])} is no positive number")
-    return measured
+    return [row | {"kind": WIDE} for row in read_rows(COMPARATORS)]

@@ -16,10 +16,11 @@ import numpy as np
 
 from trnmodel.arguments import refuse, shown
 from trnmodel.declared import Checked, declare
+from trnmodel.evidence.cells import COLUMNS, UnreadableRowError, measure, text, texts
 from trnmodel.evidence.grounds import Judged, banded, where
 from trnmodel.evidence.meanings import Decision, decisions
 from trnmodel.evidence.readings import Reading, reading
-from trnmodel.evidence.rows import COLUMNS, MEASURED, UnreadableRowError, measure, published, read_table, text, texts
+from trnmodel.evidence.rows import MEASURED, published, read_table
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 
@@ -42,13 +43,13 @@ LINES = ("fit", "rate", "null", "network")  # uses of rows that are no predictio
 
 def read_models(models: Mapping[str, Any] | None) -> dict[str, Transformer]:
     """Return the models that a caller gives by workload name, each read once."""
-    found = {}
+    known = {}
     for name, value in ({} if models is None else _named(models)).items():
         try:
-            found[text(name)] = read_model(value)
+            known[text(name)] = read_model(value)
         except ValueError as error:
             raise ValueError(f"models[{shown(name)}]: {error}") from None
-    return found
+    return known
 
 
 def _named(models: Any) -> Mapping[str, Any]:
@@ -68,19 +69,19 @@ def configuration(r: Reading, predicted: float) -> str:
         r.compiled_batch,
         r.percentile,
         f"{predicted:.9g}",
-        *r.asked,
+        *r.arguments,
     )
     return hashlib.sha1(repr(question).encode()).hexdigest()[:12]
 
 
 def _judge(rows: Sequence[dict[str, str]], models: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     """Each row's prediction beside its meaning, or the reason for none."""
-    asked = decisions(rows)
-    read = [_read(row, models, d) for row, d in zip(rows, asked, strict=True)]
+    decided = decisions(rows)
+    read = [_read(row, models, d) for row, d in zip(rows, decided, strict=True)]
     judged = iter(banded(r for r, _ in read if isinstance(r, Reading)))
     return [
         _line(d, *one, next(judged) if isinstance(one[0], Reading) else one[0])
-        for d, one in zip(asked, read, strict=True)
+        for d, one in zip(decided, read, strict=True)
     ]
 
 
@@ -115,7 +116,7 @@ def _line(d: Decision, r: Reading | UnreadableRowError, measured: float, judged:
     """Return what is written beside a row: its prediction and meaning, or the reason for none."""
     line: dict[str, Any] = dict.fromkeys(JUDGED, "") | {
         "use": d.use,
-        "patterns": " > ".join(d.rules),
+        "patterns": " > ".join(d.patterns),
         "unknown": " ".join(d.unknown),
         "weight": 0.0,
     }
@@ -196,10 +197,10 @@ def validate(rows: pd.DataFrame | str | Path, models: Mapping[str, Any] | None =
     table, known = read_table(rows), read_models(models)
     cells = texts(table)
     judged = pd.DataFrame(_judge(cells, known), index=table.index, columns=JUDGED)
-    kept = table.drop(columns=[name for name in JUDGED if name in table.columns])
+    others = table.drop(columns=[name for name in JUDGED if name in table.columns])
     if "id" not in table.columns:
         judged["id"] = [row["id"] for row in cells]
-    return pd.concat([kept, judged], axis=1)
+    return pd.concat([others, judged], axis=1)
 
 
 def shipped(kind: str) -> pd.DataFrame:
@@ -280,17 +281,17 @@ def excluded(table: pd.DataFrame) -> pd.DataFrame:
     reason = rows.skipped.where(rows.skipped != "", rows.set_aside)
     reason = reason.str.removeprefix("1 of 1 points cannot exist: ")
     how = np.where(rows.skipped != "", NOT_PREDICTED, NOT_COUNTED)
-    found = rows[["kind", "instance", "workload", "metric", "error", "source"]].assign(reason=reason, outcome=how)
+    shown = rows[["kind", "instance", "workload", "metric", "error", "source"]].assign(reason=reason, outcome=how)
     labels = {"TP": "tp", "batch": "batch", "in": "input_len", "out": "output_len", "length": "seq_len"}
     cells = zip(*(rows[column] for column in labels.values()), strict=True)
-    found["shape"] = [", ".join(f"{name} {x}" for name, x in zip(labels, row, strict=True) if x) for row in cells]
-    found["measured"] = rows.value + " " + rows.unit
+    shown["shape"] = [", ".join(f"{name} {x}" for name, x in zip(labels, row, strict=True) if x) for row in cells]
+    shown["measured"] = rows.value + " " + rows.unit
     names = "kind reason outcome instance workload shape metric measured error source".split()
-    return found[names].sort_values(["kind", "reason"], kind="stable", ignore_index=True)
+    return shown[names].sort_values(["kind", "reason"], kind="stable", ignore_index=True)
 
 
 def reasons(rows: pd.DataFrame) -> pd.DataFrame:
     """Rows of `excluded` by reason, with the median absolute error of those that have a prediction."""
     grouped = rows.assign(error=rows.error.abs()).groupby(["kind", "outcome", "reason"], sort=False)
-    found = grouped.agg(rows=("reason", "size"), median_error=("error", "median")).reset_index()
-    return found.sort_values(["kind", "rows"], ascending=[True, False], kind="stable", ignore_index=True)
+    counts = grouped.agg(rows=("reason", "size"), median_error=("error", "median")).reset_index()
+    return counts.sort_values(["kind", "rows"], ascending=[True, False], kind="stable", ignore_index=True)

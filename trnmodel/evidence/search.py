@@ -87,8 +87,8 @@ def constants(
 
     search = {"ftol": None, "gtol": None, "xtol": TOLERANCE, "x_scale": 0.1}
     start = np.clip(np.ones_like(first), least, most)
-    found = least_squares(at, start, slopes, (least, most), loss="soft_l1", f_scale=LOSS_SCALE, **search)
-    return np.array([float(f"{value:.4g}") for value in first * np.exp(found.x - 1.0)])
+    best = least_squares(at, start, slopes, (least, most), loss="soft_l1", f_scale=LOSS_SCALE, **search)
+    return np.array([float(f"{value:.4g}") for value in first * np.exp(best.x - 1.0)])
 
 
 def room(names: Iterable[str], first: ArrayLike) -> NDArray:
@@ -111,12 +111,12 @@ def left_out(of: Sequence[T], name: Callable[[T], Hashable], errors: Callable[[l
 
     `errors(train, test)` learns from the first and gives the errors of the second, or a row of figures for each.
     """
-    names, found = [name(case) for case in of], dict[int, Any]()
+    names, figures = [name(case) for case in of], dict[int, Any]()
     for left in dict.fromkeys(names):
         places = [i for i, one in enumerate(names) if one == left]
         train = [case for case, one in zip(of, names, strict=True) if one != left]
-        found |= zip(places, errors(train, [of[i] for i in places]), strict=True)
-    return np.array([found[i] for i in range(len(of))])
+        figures |= zip(places, errors(train, [of[i] for i in places]), strict=True)
+    return np.array([figures[i] for i in range(len(of))])
 
 
 def chosen_without(
@@ -161,5 +161,5 @@ def chosen_without(
         best = min(forms, key=lambda form: loss(form, train))
         return [(error, forms.index(best)) for error in errors(best, np.array(train), np.array(test))]
 
-    found, places = left_out(range(len(names)), names.__getitem__, learned).T
-    return found, [forms[int(place)] for place in places]
+    figures, places = left_out(range(len(names)), names.__getitem__, learned).T
+    return figures, [forms[int(place)] for place in places]

@@ -31,7 +31,13 @@ class Software(msgspec.Struct, frozen=True):
 
 @cache
 def software() -> tuple[Software, ...]:
-    """Return the table of software, in order."""
+    """Return the table of software, in order.
+
+    Examples
+    --------
+    >>> "vllm-neuron-2026" in {one.stack for one in software()}
+    True
+    """
     return tuple(read_csv(DATA / "evidence" / "software.csv", Software))
 
 
@@ -83,11 +89,11 @@ def stack_of_software(record: Record, chip: str, kind: str) -> str:
         "served": record.served,
         "server": record.server,
     }
-    found = ""
+    stack = ""
     for one in software():
         stated = all(not getattr(one, name) or value in getattr(one, name).split("|") for name, value in facts.items())
         sdk = _between(record.sdk, one.sdk_from, one.sdk_before)
         day = _between(record.day.replace("-", "."), one.day_from.replace("-", "."), one.day_before.replace("-", "."))
         if stated and sdk and day:
-            found = one.stack
-    return found
+            stack = one.stack
+    return stack

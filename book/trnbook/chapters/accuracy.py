@@ -102,8 +102,8 @@ def strangers(table: pd.DataFrame) -> pd.DataFrame:
     models = table[table.split.isin([LEFT_OUT, OUTSIDE])].drop_duplicates("group").set_index("group").median_error
     named = {"default_median": "default_median_error"}
     shown = ["group", "cases", "pages", *ERRORS, "coverage", "score", "constant_score"]
-    found = rows.assign(model_left_out_median_error=rows.group.map(models)).rename(columns=named)
-    return found[[*shown, "model_left_out_median_error", *named.values()]].reset_index(drop=True)
+    joined = rows.assign(model_left_out_median_error=rows.group.map(models)).rename(columns=named)
+    return joined[[*shown, "model_left_out_median_error", *named.values()]].reset_index(drop=True)
 
 
 def coverage() -> pd.DataFrame:

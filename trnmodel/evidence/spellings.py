@@ -65,7 +65,7 @@ UNFILLED = re.compile(r"^(other-chip|wide-experts|gpu-)")  # tables whose notes 
 
 
 class Spelling(msgspec.Struct, frozen=True):
-    """Another word for what the rules know: in which cell, of rows of which kind and phase, and what it becomes."""
+    """Another word for what the patterns know: its cell, the kind and phase of its rows, and what it becomes."""
 
     cell: str
     kind: str
@@ -85,7 +85,7 @@ def _spellings() -> tuple[tuple[Spelling, re.Pattern, re.Pattern, re.Pattern], .
 
 
 def spelt(row: Mapping[str, str]) -> dict[str, str]:
-    """Return a row in the words of the rules: kind, phase, metric, unit and workload as others write them.
+    """Return a row in the words of the patterns: kind, phase, metric, unit and workload as others write them.
 
     Examples
     --------
@@ -93,35 +93,41 @@ def spelt(row: Mapping[str, str]) -> dict[str, str]:
     >>> [spelt(row | {"workload": ""})[name] for name in ("kind", "metric", "unit")]
     ['inference-LLM-serving', 'TPOT mean', 'ms']
     """
-    found = {name: plain(cell) for name, cell in row.items()}
-    found["metric"], told = found["metric"].replace("_", " "), FORMAT.search(found["workload"])
-    if STATISTIC.fullmatch(found["metric"]):
-        found["metric"] = f"{found['phase']} {found['metric']}"
-    found |= _spelt(found, ("kind",))
-    found["kind"] = kind_of(found)
-    found |= _spelt(found, ("phase", "metric", "workload", "unit"))
-    if found["kind"] == "collective":
-        found["workload"] = _collective(found["workload"], found.get("note", ""), _ranks(found))
-    if found["kind"] == "kernel":
-        found["precision"] = found["precision"] or (told[1] if told else "")
-        found["workload"] = _attention(found["workload"])
-    return found
+    cells = {name: plain(cell) for name, cell in row.items()}
+    cells["metric"], named = cells["metric"].replace("_", " "), FORMAT.search(cells["workload"])
+    if STATISTIC.fullmatch(cells["metric"]):
+        cells["metric"] = f"{cells['phase']} {cells['metric']}"
+    cells |= _spelt(cells, ("kind",))
+    cells["kind"] = kind_of(cells)
+    cells |= _spelt(cells, ("phase", "metric", "workload", "unit"))
+    if cells["kind"] == "collective":
+        cells["workload"] = _collective(cells["workload"], cells.get("note", ""), _ranks(cells))
+    if cells["kind"] == "kernel":
+        cells["precision"] = cells["precision"] or (named[1] if named else "")
+        cells["workload"] = _attention(cells["workload"])
+    return cells
 
 
-def _spelt(row: Mapping[str, str], cells: Container[str]) -> dict[str, str]:
+def _spelt(row: Mapping[str, str], names: Container[str]) -> dict[str, str]:
     """Return the cells of a row by the shipped spellings of some of them."""
-    found = dict(row)
+    other = dict(row)
     for one, kind, phase, pattern in _spellings():
-        if one.cell in cells and kind.search(found["kind"]) and phase.search(found["phase"]):
-            found[one.cell] = pattern.sub(one.becomes, found[one.cell].strip(), count=1)
-    return found
+        if one.cell in names and kind.search(other["kind"]) and phase.search(other["phase"]):
+            other[one.cell] = pattern.sub(one.becomes, other[one.cell].strip(), count=1)
+    return other
 
 
 @lru_cache(maxsize=2**12)
 def _shapes(note: str) -> dict[str, tuple[str, ...]]:
     """Return the different numbers that a note gives to each cell of the shapes."""
-    found = {name: pattern.findall(plain(note)) for name, pattern in SHAPES.items()}
-    return {name: tuple(dict.fromkeys(numbers)) for name, numbers in found.items() if numbers}
+    shapes = {name: pattern.findall(plain(note)) for name, pattern in SHAPES.items()}
+    return {name: tuple(dict.fromkeys(numbers)) for name, numbers in shapes.items() if numbers}
+
+
+def _blank_shapes(row: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Return what the note of a row states of its blank cells of shapes."""
+    stated = {} if UNFILLED.search(row.get("kind", "")) else _shapes(row.get("note", ""))
+    return {name: numbers for name, numbers in stated.items() if not row.get(name)}
 
 
 def filled(row: Mapping[str, str]) -> dict[str, str]:
@@ -132,8 +138,7 @@ def filled(row: Mapping[str, str]) -> dict[str, str]:
     >>> filled({"note": "TP=8, bs=4", "batch": "2", "tp": ""})
     {'note': 'TP=8, bs=4', 'batch': '2', 'tp': '8'}
     """
-    said = {} if UNFILLED.search(row.get("kind", "")) else _shapes(row.get("note", ""))
-    return {**row, **{name: found[0] for name, found in said.items() if len(found) == 1 and not row.get(name)}}
+    return {**row, **{name: numbers[0] for name, numbers in _blank_shapes(row).items() if len(numbers) == 1}}
 
 
 def contradiction(row: Mapping[str, str]) -> str:
@@ -144,8 +149,7 @@ def contradiction(row: Mapping[str, str]) -> str:
     >>> contradiction({"note": "TP=8 and TP=16", "tp": ""}), contradiction({"note": "TP=8 and TP=16", "tp": "16"})
     ('note: tp is 8 and 16', '')
     """
-    said = {} if UNFILLED.search(row.get("kind", "")) else _shapes(row.get("note", ""))
-    odd = [f"{name} is {' and '.join(found)}" for name, found in said.items() if len(found) > 1 and not row.get(name)]
+    odd = [f"{name} is {' and '.join(numbers)}" for name, numbers in _blank_shapes(row).items() if len(numbers) > 1]
     return f"note: {odd[0]}" if odd else ""
 
 
@@ -163,24 +167,27 @@ def _collective(workload: str, note: str, ranks: str = "") -> str:
     >>> _collective("All-to-all: 16 MB x 64", ""), _collective("allreduce 1GB", "", "32")
     ('all_to_all, 64 ranks size=16777216B', 'all_reduce, 32 ranks size=1073741824B')
     """
-    kind, size = KIND.search(workload), SIZE.search(workload) or SIZE.search(note)
-    told = RANKS.search(workload) or RANKS.search(note)
-    shape, found = MATRIX.search(workload), ""
-    if not kind or not (size or shape):
+    kind, message_bytes = KIND.search(workload), _message_bytes(workload, note)
+    named = RANKS.search(workload) or RANKS.search(note)
+    among = next((n for n in named.groups() if n), "") if named else ranks
+    if not (kind and message_bytes and among):
         return workload
-    words = re.sub(r"[ _/-]", "", kind[1].lower())
-    name = KINDS.get(words, words)
-    among = next((n for n in told.groups() if n), "") if told else ranks
-    if size:
-        found = f"{float(size[1]) * SIZES[size[2].upper()]:.0f}"
-    elif shape:
-        wide = next((n for word, n in ELEMENT_BYTES.items() if word in workload.lower()), 2.0)
-        found = f"{int(shape[1]) * int(shape[2]) * wide:.0f}"
-    return f"{name}, {among} ranks size={found}B" if among else workload
+    spelling = re.sub(r"[ _/-]", "", kind[1].lower())
+    return f"{KINDS.get(spelling, spelling)}, {among} ranks size={message_bytes}B"
+
+
+def _message_bytes(workload: str, note: str) -> str:
+    """Return the bytes of a message by its size or by its rows and columns; an empty text where neither is stated."""
+    if size := SIZE.search(workload) or SIZE.search(note):
+        return f"{float(size[1]) * SIZES[size[2].upper()]:.0f}"
+    if shape := MATRIX.search(workload):
+        element = next((n for word, n in ELEMENT_BYTES.items() if word in workload.lower()), 2.0)
+        return f"{int(shape[1]) * int(shape[2]) * element:.0f}"
+    return ""
 
 
 def _attention(workload: str) -> str:
-    """Return an attention kernel with heads, head size, batch and length in the order of the rules.
+    """Return an attention kernel with heads, head size, batch and length in the order of the patterns.
 
     Examples
     --------
@@ -192,11 +199,11 @@ def _attention(workload: str) -> str:
     if not re.search(r"attention|sdpa", workload, re.I):
         return workload
     hits = {name: re.search(pattern, workload, re.I) for name, pattern in HEADS.items()}
-    found = {name: next(n for n in hit.groups() if n) for name, hit in hits.items() if hit}
-    heads, size, batch = found.get("heads", ""), found.get("size", "128"), found.get("batch", "1")
-    who = f"{heads}/{found.get('kv', heads)} heads d{size} B{batch}"
-    if {"heads", "queries", "keys"} <= found.keys():
-        return f"attention decode {who} Q{found['queries']} S{found['keys']}"
-    if NO_PREFILL.search(workload) or not {"heads", "length"} <= found.keys():
+    sizes = {name: next(n for n in hit.groups() if n) for name, hit in hits.items() if hit}
+    heads, size, batch = sizes.get("heads", ""), sizes.get("size", "128"), sizes.get("batch", "1")
+    who = f"{heads}/{sizes.get('kv', heads)} heads d{size} B{batch}"
+    if {"heads", "queries", "keys"} <= sizes.keys():
+        return f"attention decode {who} Q{sizes['queries']} S{sizes['keys']}"
+    if NO_PREFILL.search(workload) or not {"heads", "length"} <= sizes.keys():
         return workload
-    return f"SDPA prefill {who} S{found['length']}"
+    return f"SDPA prefill {who} S{sizes['length']}"
