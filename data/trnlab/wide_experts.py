@@ -1,7 +1,7 @@
 """Published runs of wide expert parallelism on GPUs against the hand-tuned scenario: set from all but one, asked of it.
 
-The rows are those of `data/evidence/comparators.csv`, read a second time as kind "wide-experts" by the rules of that
-kind. A mechanism is missing and said so: several prompts in one prefill.
+The rows are those of `data/evidence/comparators.csv`, read a second time as kind "wide-experts". A mechanism is
+missing and said so: several prompts in one prefill.
 """
 
 from __future__ import annotations
@@ -39,15 +39,14 @@ def first(run: Case) -> bool:
 
 @cache
 def runs() -> tuple[Case, ...]:
-    """Return the published runs that the rules give a meaning, each a time; a rate a server turned over.
+    """Return the published runs that have a meaning, each a time.
 
     Examples
     --------
     >>> len(runs()), sum(map(first, runs()))
-    (13, 7)
+    (12, 7)
     """
-    sequences = [(run, float(dict(run.reading.arguments).get("sequences", 0.0))) for run in readable(wide_rows())]
-    return tuple(replace(run, measured=many / run.measured) if many else run for run, many in sequences)
+    return tuple(readable(wide_rows()))
 
 
 @cache

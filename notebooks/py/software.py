@@ -311,8 +311,7 @@ charts.table(
 # %% [markdown]
 # ## Check: runs that were published
 #
-# Thirteen times of wide expert parallelism on GPUs have been published: a service of DeepSeek on 144
-# H800, and twelve of servers that prefill and decode apart. The same construction, its three constants set from all but one, is asked
+# Twelve times of wide expert parallelism on GPUs have been published, of servers that prefill and decode apart. The same construction, its three constants set from all but one, is asked
 # for the one left out:
 
 # %% tags=["hide-input"]

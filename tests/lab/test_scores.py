@@ -55,14 +55,12 @@ def test_what_each_split_learns_from(monkeypatch):
         accuracy.FITTED,
         accuracy.LEFT_OUT,
         accuracy.CHIP,
-        accuracy.SOURCE,
         accuracy.INSIDE,
         accuracy.FAMILY,
     ]
     assert found[accuracy.FITTED] == ([0] * 4, [40] * 4)
     assert found[accuracy.LEFT_OUT] == ([2, 2, 3, 3], [20, 20, 30, 30])
     assert found[accuracy.CHIP] == ([3, 2, 3, 2], nobody)
-    assert found[accuracy.SOURCE] == ([3, 1, 1, 1], nobody)
     assert found[accuracy.INSIDE] == ([7] * 4, nobody)
     # of two rows of Trn2 the one whose stack was seen on Trn1 or Inf2
     for numbers, of_one in zip(found[accuracy.FAMILY], (2, 20), strict=True):
@@ -355,7 +353,7 @@ def test_what_is_set_aside_and_how_far_repeats_lie_apart():
         {
             "line": ["x"] * 8 + ["y"] * 2,
             "skipped": [""] * 6 + ["no", ""] + [""] * 2,
-            "set_aside": ["", "", "", "odd", "one run", "GPU", "", "repeats it"] + [""] * 2,
+            "set_aside": ["", "", "", "odd", "the same run", "GPU", "", "repeats it"] + [""] * 2,
             "weight": [1.0, 1, 1, 0, 0, 0, 1, 0, 1, 1],
             "configuration": [*"aabcdefg", "h", "h"],
             "error": [0.2, 0.0, 0.5, -0.6, 9.0, 9.0, NAN, 9.0, 0.5, 0.2],

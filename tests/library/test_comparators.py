@@ -36,7 +36,7 @@ def test_no_constant_of_serving_can_be_moved_to_a_better_fit():
 
 
 SERVED = {  # of each chip a published row and its error; AMD, TPUs and B300 have none of a model that we have
-    "a100": ("ft-13B-1gpu-decode_latency_per_token", 0.08),
+    "a100": ("ft-13B-1gpu-decode_latency_per_token", 0.117),
     "h100": ("aicref-qwen_qwen3_32b_qwen_qwen3_32b_h100_sxm_vllm_agg_1024x1024_c32_tp2_epnone_37-tpot", 0.16),
     "h200": ("aicref-2026_04_06_deepseek_r1_h200_sxm_sglang_fp8_agg_1024x1024_c16_tp8_ep1_238-tpot", 0.01),
     "b200": ("aicref-2026_04_06_deepseek_r1_b200_sxm_sglang_fp8_agg_1024x1024_c16_tp8_ep1_286-tpot", 0.09),
@@ -117,7 +117,7 @@ def row(**change):
     ("change", "reason"),
     [
         ({}, "no pattern"),
-        ({"instance": "RTX4090", "workload": "Qwen3-32B", "metric": "tpot"}, "unknown"),
+        ({"instance": "RTX4090", "workload": "Qwen3-32B", "metric": "tpot"}, "no output length"),
         ({"workload": "Qwen3-32B", "instance": "h100_sxm", "metric": "tpot", "note": "LONG INPUTS"}, "long"),
     ],
 )

@@ -22,7 +22,7 @@ ROW = dict.fromkeys(COLUMNS, "") | {
     "kind": "inference-LLM",
     "phase": "decode",
     "source": "somebody's table",
-    "date_or_sdk": "SDK 2.29",
+    "date_or_sdk": "NxD Inference, SDK 2.29",
     "lnc": "2",
     "instance": "trn2.48xlarge",
     "workload": "Llama-3.1-70B",

@@ -186,8 +186,10 @@ def collective(row: Mapping[str, str], record: Record) -> Question:
     ('collective-busbw', {'message_mib': '16', 'ranks': '64', 'kind': 'all_reduce'})
     """
     use = _use_of_series(record) if record.series else _use_of_collective(row, record)
-    if record.network == "cards" or record.graph == "null":
-        return Question(ASIDE, {}, "network" if record.network == "cards" else "null")
+    if record.network == "cards":
+        return Question(ASIDE, {}, "network")
+    if record.graph == "null":
+        return Question(ASIDE, _message(row, record), "null")
     _require_message(row, record)
     arguments = _message(row, record)
     if record.graph == "step":
@@ -218,7 +220,7 @@ def _message(row: Mapping[str, str], record: Record) -> dict[str, str]:
     arguments = {name: whole(getattr(record, name)) for name in names} | read_as(record)
     arguments |= {
         "kind": record.kind_of_call,
-        "series": record.series or (row.get("instance", "")[:4] if record.graph == "yes" else ""),
+        "series": record.series or (row.get("instance", "")[:4] if record.graph in ("yes", "null") else ""),
         "algorithm": _algorithm(record),
     }
     if record.server_of:

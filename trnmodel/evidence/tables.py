@@ -33,7 +33,7 @@ GROUPS: Mapping[str, str] = {
 }
 KERNELS = ("framework-compile", "framework-trace")  # groups of kernels that have fitted constants
 TUNED = "tuned-nki"
-COPIES = r"same run|whose middle counts|rounded"  # copies, percentiles, rounding
+COPIES = r"same run|whose middle counts"  # copies and percentiles
 EXCUSED = rf"{COPIES}|^GPU"  # and chips of others
 TDP_SHARE = 0.75  # that others take for the mean draw of a GPU
 
