@@ -353,7 +353,7 @@ def test_what_is_set_aside_and_how_far_repeats_lie_apart():
         {
             "line": ["x"] * 8 + ["y"] * 2,
             "skipped": [""] * 6 + ["no", ""] + [""] * 2,
-            "set_aside": ["", "", "", "odd", "the same run", "GPU", "", "repeats it"] + [""] * 2,
+            "set_aside": ["", "", "", "odd", "the same run", "GPU", "", "p90 of a run whose middle counts"] + [""] * 2,
             "weight": [1.0, 1, 1, 0, 0, 0, 1, 0, 1, 1],
             "configuration": [*"aabcdefg", "h", "h"],
             "error": [0.2, 0.0, 0.5, -0.6, 9.0, 9.0, NAN, 9.0, 0.5, 0.2],

@@ -215,7 +215,7 @@ def counts(judged: pd.DataFrame) -> dict[str, float]:
 
 
 def asides(judged: pd.DataFrame) -> pd.DataFrame:
-    """Return the reasons why predicted rows do not count, with rows and median error; copies and roundings excluded."""
+    """Return the reasons why predicted rows do not count, with rows and median error; copies excluded."""
     rows = reasons(excluded(judged))
     apart = rows.reason.str.contains(EXCUSED) | rows.outcome.ne(NOT_COUNTED)
     remaining = rows[~apart].sort_values("rows", ascending=False, kind="stable", ignore_index=True)
