@@ -92,7 +92,7 @@ def _line(group: str, split: str, rows: pd.DataFrame) -> dict:
         line |= {"default_cases": len(both), "default_median": both.median(), "default_mean": both.mean()}
     if "naive_error" in rows:
         line |= {"naive_median": rows.naive_error.abs().median(), "naive_mean": rows.naive_error.abs().mean()}
-    if "inside" in rows:
+    if "constant_score" in rows:
         line |= {"coverage": rows.inside.mean(), "width": rows.width.median()}
         line |= {"score": rows.score.mean(), "constant_score": rows.constant_score.mean()}
     return line

@@ -19,7 +19,7 @@ from trnmodel.evidence.rows import LATER, MEASURED, read_rows
 from trnmodel.models.shipped import catalog
 from trnmodel.models.transformer import model
 
-COPIES = re.compile(r"same run|whose middle counts|rounded")
+COPIES = re.compile(r"same run|whose middle counts")
 ASKED = re.compile(
     r"^(TTFT|TPOT|ITL|TKG|CTE|decode step|plain decode|context encoding|prefill|throughput|decode thr|"
     r"(e2e|request) latency|requests per second|latency|time$|busbw|bus bandwidth|total_time|device time"
