@@ -19,7 +19,7 @@ from trnmodel.arguments import Same
 from trnmodel.catalog.bands import outliers, read
 from trnmodel.catalog.specs import Chip, Spec
 from trnmodel.catalog.stacks import Efficiencies, Part, basis
-from trnmodel.neighbours import ABSENT_OCTAVES, STEP, Near, Rows
+from trnmodel.neighbours import ABSENT_OCTAVES, STEP, UNSTATED_GROWTH, Near, Rows
 from trnmodel.result import BASES, Basis, Texts
 
 EXTRAPOLATED = BASES.index("extrapolated")
@@ -60,7 +60,7 @@ def judged(
     """Word, reason and half-width of points by the rows near them; `before` are reasons that hold for all points.
 
     A reason begins with what it is about ("chip: ..."): of two reasons about one thing the first is used. `unknown`
-    counts the columns of each point that matter and were not stated; each widens the band as a missing chip does.
+    counts the columns of each point that matter and were not stated; each widens the band by a factor.
 
     Examples
     --------
@@ -128,12 +128,12 @@ def _widths_at(
 ) -> tuple[Any, tuple[Any, Any] | None]:
     """Return the half-width at each point, and its tails where the chip has rows.
 
-    What a reason is about and no row has, and each column that nobody stated, count as octaves to the rows.
+    What a reason is about and no row has counts as octaves to the rows; each column that nobody stated is a factor.
     """
     about = {reason.partition(":")[0] for reason in reasons}
     more = len(about.difference(ABOUT[name] for name in here.absent))
-    scale, growth = here.spread(points, ABSENT_OCTAVES * (np.asarray(unknown) + more))
-    local, of = scale * growth, here.width
+    scale, growth = here.spread(points, ABSENT_OCTAVES * more)
+    local, of = scale * growth * UNSTATED_GROWTH ** np.asarray(unknown, dtype=float), here.width
     tails = (of.below * local, of.above * local) if here.tailed and "chip" not in about else None
     return of.width * local, tails
 

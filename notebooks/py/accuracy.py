@@ -108,7 +108,7 @@ charts.table(common.notation(tables.symbols()), caption="What this chapter calls
 # %% tags=["hide-input"]
 Markdown(
     f"Of {tally['rows']:,} rows {tally['predicted']:,} have a prediction and {tally['counted']:,} count, as {tally['configurations']:,} "
-    f"configurations. {tally['copies']:,} are the same run as another row, or rounded. {tally['aside']:,} "
+    f"configurations. {tally['copies']:,} are the same run as another row, or a percentile of it. {tally['aside']:,} "
     f"({tally['aside_share']:.1%}) are set aside for another cause."
     + (f" Their median error is {tally['aside_error']:.0%}." if tally["aside"] else "")
 )
@@ -116,7 +116,7 @@ Markdown(
 # %%
 charts.table(
     tables.asides(judged),
-    caption="Why predicted rows do not count, copies, percentiles and roundings apart",
+    caption="Why predicted rows do not count, copies and percentiles apart",
     download="excluded-reasons",
 )
 

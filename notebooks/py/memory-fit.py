@@ -387,7 +387,7 @@ Markdown(
 # %%
 ran = printed.what_ran()
 odd = ran[ran.verdict != printed.FITS]
-assert (ran.verdict == printed.TOO_LARGE).sum() <= 2
+assert (ran.verdict == printed.TOO_LARGE).sum() <= 4
 charts.table(odd, caption=f"Runs that the model says do not fit: {len(odd)} of {len(ran)}", download="misfits")
 
 # %% tags=["hide-input"]
@@ -398,8 +398,8 @@ Markdown(
     f"{(ran.verdict == printed.FITS).sum()} of {len(ran)} fit. The check only bites where memory is nearly full: {(fill > 0.7).sum()} runs are "
     f"predicted to fill more than 70 %. {len(sharing)} ({', '.join(sharing.model)}) {'fits' if len(sharing) == 1 else 'fit'} because ranks at LNC 1 share "
     f"a bank: half of it would not do. In {len(tight)} an ordinary rank fits and the first does not ({', '.join(sorted(set(tight.model)))}): the "
-    f"constant extra, measured with another library, is too large for them. {len(beyond)} rows ({', '.join(sorted(set(beyond.model)))} with a batch of 256 and 2,048 tokens) "
-    "cannot be what they say: the cache alone is several times all memory of the ranks that the row names."
+    f"constant extra, measured with another library, is too large for them. {len(beyond)} rows ({', '.join(sorted(set(beyond.model)))} with a batch of 256) "
+    "cannot be what they say: the weights or the cache alone take several times the memory of the ranks that the row names."
 )
 
 # %%
