@@ -29,6 +29,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 STEPS = ("ranks", "batch", "length", "active parameters")
 STEP, NEIGHBOUR = 1.01, 2.0  # ratios up to which two values of an axis are one, and up to which they are neighbours
 GRID = 8.0  # coordinates of scales and distances, an octave
+FARTHEST = 90.0  # octaves from which on a row has as good as no say
 FREE = 1.0  # octaves that widen nothing: those of a neighbour
 MOST = 2 * 10**6  # comparisons of points with rows at a time
 COUNTED = 2**24  # largest key up to which all keys are counted: quicker than a sort of the points
@@ -260,7 +261,7 @@ def scale_at(of: Errors, octaves: NDArray, prior: Any) -> tuple[NDArray, NDArray
     if not len(of.logs):
         shape = octaves.shape[:1]
         return np.broadcast_to(prior, shape), np.full(shape, ABSENT_OCTAVES * 3)
-    weights = np.exp2(-octaves)
+    weights = np.exp2(-np.minimum(octaves, FARTHEST))
     rows, logs = (np.add.reduceat(x, of.begins, axis=1) for x in (weights, weights * of.logs))
     return local_scale(rows, logs, prior), octaves.min(axis=1)
 

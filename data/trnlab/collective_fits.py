@@ -79,7 +79,7 @@ def recomputed() -> pd.DataFrame:
     Examples
     --------
     >>> recomputed().groupby("unit").series.unique().map(len).to_dict()
-    {'GB/s': 6, 'GiB/s': 3}
+    {'GB/s': 4, 'GiB/s': 3}
     """
     rows = contract()
     rates = rows[rows.use == "rate"]

@@ -121,7 +121,7 @@ charts.table(
 )
 
 # %% tags=["hide-input"]
-listed = "kind reason instance workload shape metric measured error".split()
+listed = "kind reason workload metric measured error".split()
 charts.table(
     score.excluded(judged)[listed], caption="Every row that does not count", download="excluded", file_only=True
 )
@@ -171,6 +171,13 @@ charts.table(
     met,
     caption="What a stranger meets: each page left out with its readings, beside an unseen model and the chip's own software",
     download="by-page",
+)
+
+# %%
+charts.table(
+    tables.runs(),
+    caption="Steps of training, and watts of GPUs: as fitted, and with what was left out",
+    download="runs",
 )
 
 # %%

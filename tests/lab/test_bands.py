@@ -8,12 +8,13 @@ import pandas as pd
 import pytest
 
 import trnmodel as tm
-from trnlab import accuracy, coverage, ratchet
+from trnlab import accuracy, coverage, pages, ratchet
 from trnlab.outliers import outliers
 from trnmodel.catalog.bands import BANDS, HULLS, OUTLIERS
 from trnmodel.evidence import tables
 from trnmodel.evidence.rows import save
-from trnmodel.formulas.bands import conformal_width, local_scale, shrunk_width
+from trnmodel.formulas.bands import SMALLEST, conformal_width, local_scale, shrunk_width
+from trnmodel.neighbours import UNSTATED_GROWTH
 
 TRN2, TRN3, LLAMA, TP8 = "trn2.48xlarge", "trn3-nl72x2-pcie160", "llama-3.1-8b", tm.Mapping(tp=8)
 BASES = ("measured", "interpolated", "extrapolated")
@@ -73,7 +74,7 @@ def test_the_table_of_coverage_is_that_of_the_errors(tmp_path):
 
 
 def test_nine_of_ten_errors_of_a_new_page_are_inside(lines):
-    """Of all rows, of each basis, and averaged over the pages; 15 of the 18 that are called measured."""
+    """Of all rows, of each basis, and averaged over the pages; 14 of the 17 that are called measured."""
     assert lines.inside["all", "all"] == pytest.approx(0.9, abs=0.03)
     assert lines.page_inside["all", "all"] == pytest.approx(0.9, abs=0.03)
     for basis in BASES[1:]:
@@ -84,8 +85,9 @@ def test_nine_of_ten_errors_of_a_new_page_are_inside(lines):
 
 def test_nine_of_ten_are_inside_where_a_page_says_nothing_of_itself(everywhere):
     """Of kernels, collectives and other chips too, whose constants have seen the page."""
-    for of in (("all", "all"), ("pool", coverage.MODELS), ("basis", "measured"), ("basis", "interpolated")):
+    for of in (("all", "all"), ("pool", coverage.MODELS), ("basis", "interpolated")):
         assert everywhere.inside[of] == pytest.approx(0.9, abs=0.03), of
+    assert everywhere.p["basis", "measured"] > 0.05
     fast, slow = everywhere.loc[("all", "all"), ["fast", "slow"]]
     assert max(fast, slow) <= 2 * min(fast, slow)
 
@@ -110,11 +112,11 @@ def test_errors_are_missed_on_both_sides(lines):
 
 
 WEAK = {  # Spearman's correlation of width and size of error, where it is below 0.2
-    "prefill": "-0.03",
-    "expert-prefill": "-0.03",
-    "server": "-0.18: two pages have three quarters of the rows, and each is judged by the other",
+    "expert-prefill": "-0.11",
+    "expert-decode": "0.19",
+    "server": "-0.07: two pages have three quarters of the rows, and each is judged by the other",
     "kernel, stack-nki": "-0.31: one page has most rows and small errors, which the others cannot know",
-    "comparator": "0.16: one page has nearly all rows",
+    "comparator": "0.17: one page has nearly all rows",
 }
 
 
@@ -144,7 +146,7 @@ def test_errors_rise_from_measured_to_extrapolated_where_the_model_is_left_out()
     assert table.median_error[[*BASES]].is_monotonic_increasing
 
 
-@pytest.mark.xfail(reason="18 rows are called measured by other pages: 0.184 off, and 1.36 wide", strict=False)
+@pytest.mark.xfail(reason="17 rows are called measured by other pages: 0.153 off, and 1.32 wide", strict=False)
 def test_errors_and_widths_rise_from_measured_to_interpolated(lines):
     bases = lines.loc["basis"]
     for name in ("median_error", "width"):
@@ -199,6 +201,19 @@ def test_a_ratchet_holds(validated, accuracies):
     planted = now.assign(median_error=now.median_error / 1.1 - 0.021)
     assert len(ratchet.worse(now, planted)) == len(now)
     assert not len(ratchet.worse(now, now))
+
+
+def test_what_a_column_that_nobody_stated_adds():
+    """Rows that are read with what their pages state of one column, and without: the mean of the logarithms' ratio."""
+    rows = accuracy.shipped(pages.RESIDUALS)
+    rows = rows.assign(size=np.log(np.maximum(np.abs(np.log1p(rows.error)), SMALLEST)))
+    of = ["source", "measured", "meaning", "model"]
+    rows = rows.drop_duplicates([*of, "reading"])
+    without, stated = (rows[(rows.reading == pages.CELLS) == one] for one in (True, False))
+    both = without.merge(stated, on=of, suffixes=("", "_stated"))
+    both = both[(both.unknown == 1) & (both.unknown_stated == 0)]
+    assert len(both) == 328
+    assert np.exp((both["size"] - both.size_stated).mean()) == pytest.approx(UNSTATED_GROWTH, rel=0.02)
 
 
 def test_whether_an_interval_holds_and_what_it_scores(held):

@@ -25,7 +25,7 @@ def judged():
 def test_every_row_is_predicted_or_says_why(ideal):
     assert len(ideal) == len(pd.read_csv(COMPARATORS))
     assert ((ideal.reason == "") == ideal.predicted.notna()).all()
-    assert (ideal.reason == "").sum() == 298
+    assert (ideal.reason == "").sum() == 323
     assert (ideal.predicted[ideal.reason == ""] >= 0).all()
 
 
@@ -51,15 +51,15 @@ def test_large_multiplications_of_the_a100(ideal):
 
 def test_the_stack_of_gpus_against_models_and_chips_that_its_fit_has_not_seen():
     errors = study.shipped()
-    assert len(errors) == 215
-    assert (errors.model.nunique(), errors["where"].nunique()) == (16, 6)
+    assert len(errors) == 235
+    assert (errors.model.nunique(), errors["where"].nunique()) == (17, 7)
     ideal, fitted, model, chip = (
         errors[name].abs().median() for name in ("ideal_error", "error", "model_left_out_error", "chip_left_out_error")
     )
-    assert fitted < 0.13
-    assert fitted < model < 0.14
-    assert fitted < chip < 0.145
-    assert max(model, chip) < 0.25 * ideal
+    assert fitted < 0.14
+    assert fitted < model < 0.17
+    assert fitted < chip < 0.17
+    assert max(model, chip) < 0.27 * ideal
 
 
 def test_the_shipped_errors_are_those_of_the_stack_in_force():
@@ -67,12 +67,13 @@ def test_the_shipped_errors_are_those_of_the_stack_in_force():
     assert study.shipped().error.to_numpy() == pytest.approx(np.expm1(log_errors(of)), abs=1e-4)
 
 
-SERVED = {  # of each chip a published row and its error; AMD, TPUs and B300 have none of a model that we have
+SERVED = {  # of each chip a published row and its error; AMD and TPUs have none of a model that we have
     "a100": ("ft-13B-1gpu-decode_latency_per_token", 0.08),
     "h100": ("aicref-qwen_qwen3_32b_qwen_qwen3_32b_h100_sxm_vllm_agg_1024x1024_c32_tp2_epnone_37-tpot", 0.16),
     "h200": ("aicref-2026_04_06_deepseek_r1_h200_sxm_sglang_fp8_agg_1024x1024_c16_tp8_ep1_238-tpot", 0.01),
     "b200": ("aicref-2026_04_06_deepseek_r1_b200_sxm_sglang_fp8_agg_1024x1024_c16_tp8_ep1_286-tpot", 0.09),
     "gb200": ("aicref-dsr1_gb200_sglang_fp8_disagg_1024x1024_c16_cfg227-tpot", 0.21),
+    "b300": ("aicref-minimaxm2_5_b300_vllm_fp8_agg_1024x1024_c64_cfg732-tpot", 0.27),
     "gb300": ("aicref-dsr1_gb300_sglang_fp8_disagg_1024x1024_c4096_cfg526-tpot", 0.07),
 }
 

@@ -30,8 +30,8 @@ PROMPTS = ("prefill", "expert-prefill", "encoder")  # groups
 
 
 def at_a_row(system, **more):
-    """Qwen3-8B on four ranks at batch 1 and 2,048 tokens: a row of data/evidence/measured.csv."""
-    return tm.decode_step("qwen3-8b", system, tm.Mapping(tp=4), batch=1, context=2048, **more)
+    """Llama-3.1-8B on four ranks at batch 1 and 2,048 tokens: a row of data/evidence/measured.csv."""
+    return tm.decode_step("llama-3.1-8b", system, tm.Mapping(tp=4), batch=1, context=2048, **more)
 
 
 def decode(system, **more):
@@ -54,10 +54,10 @@ def test_what_the_default_call_of_each_chip_rests_on():
     assert bases() == {
         **dict.fromkeys(("trainium1", "trainium2"), ("m", "m", "e")),
         "inferentia2": ("m", "m", "m"),
-        "trainium3": ("e", "e", "e"),
+        "trainium3": ("m", "m", "e"),  # of servers
         "a100": ("m", "m", "e"),
-        **dict.fromkeys(("h100", "h200", "b200", "gb200", "gb300"), ("m", "e", "e")),
-        **dict.fromkeys("b300 mi210 mi300x mi355x tpu-v4 tpu-v5e tpu-v5p tpu-v6e tpu-v7".split(), ("e", "e", "e")),
+        **dict.fromkeys(("h100", "h200", "b200", "gb200", "gb300", "b300"), ("m", "e", "e")),
+        **dict.fromkeys("mi210 mi300x mi355x tpu-v4 tpu-v5e tpu-v5p tpu-v6e tpu-v7".split(), ("e", "e", "e")),
     }
     assert set(bases("ideal").values()) == {("i", "i", "i")}
 
@@ -112,7 +112,7 @@ def test_every_result_of_a_stack_says_what_it_rests_on():
     for result in results:
         words, reasons = np.ravel(result.basis), np.ravel(result.basis_reason)
         assert (set(words), result.stack_kind, result.stack.id) == ({"extrapolated"}, "public", "vllm-neuron-2026")
-        assert all("chip: " in reason and "inferentia2" in reason for reason in reasons)
+        assert all("chip: " in reason for reason in reasons)
         if np.ndim(result.basis) == 0:
             assert result.ground() == f"extrapolated ({result.basis_reason})"
         table = result.to_frame()
@@ -166,7 +166,7 @@ def test_the_weakest_part_names_its_reason():
         ),
         ("torch-neuronx", "public", "extrapolated", "stack: no decode row of torch-neuronx on trainium2"),
         ("kiln", "public", "extrapolated", "chip: kiln was fitted on trainium1"),
-        ("gpu-serving", "public", "extrapolated", "chip: gpu-serving was fitted on a100, b200, gb200"),
+        ("gpu-serving", "public", "extrapolated", "chip: gpu-serving was fitted on a100, b200, b300, gb200"),
     ],
 )
 def test_a_stack_on_trainium2(stack, kind, word, reason):

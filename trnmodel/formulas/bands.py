@@ -58,8 +58,8 @@ def conformal_width(log_errors: Numeric, nominal: Numeric = NOMINAL, weights: Nu
     >>> float(conformal_width([0.1, -0.2, 0.3, -0.4, 0.5, -0.6, 0.7, -0.8, 0.9], 0.5))
     0.5
     """
-    p, errors, worth = float(share("nominal", nominal)), *_weighted(np.abs(np.asarray(log_errors)), weights)
-    return np.append(errors, np.nan)[min(_rank(p, worth), errors.size - 1) if errors.size else 0]
+    p, errors, each = float(share("nominal", nominal)), *_weighted(np.abs(np.asarray(log_errors)), weights)
+    return np.append(errors, np.nan)[min(_rank(p, each), errors.size - 1) if errors.size else 0]
 
 
 def _weighted(errors: NDArray, weights: Numeric) -> tuple[NDArray, NDArray]:
@@ -67,9 +67,9 @@ def _weighted(errors: NDArray, weights: Numeric) -> tuple[NDArray, NDArray]:
     errors = np.asarray(errors, dtype=float)
     if errors.ndim != 1:
         raise ValueError(f"log_errors: {errors.ndim} dimensions; allowed is one")
-    worth = np.broadcast_to(numbers("weights", weights, TINY) if errors.size else 1.0, errors.shape)
+    each = np.broadcast_to(numbers("weights", weights, TINY) if errors.size else 1.0, errors.shape)
     order = np.argsort(errors, kind="stable")
-    return errors[order], worth[order]
+    return errors[order], each[order]
 
 
 def _rank(p: float, weights: NDArray) -> int:

@@ -206,7 +206,7 @@ def dominant_constant(step: Step) -> Dominant:
     >>> ask = {"batch": 1, "context": 10750, "efficiencies": "vllm-neuron-2026"}
     >>> name, share = dominant_constant(tm.decode_step("llama-3.3-70b", "trn2.48xlarge", tm.Mapping(tp=64), **ask))
     >>> name, round(float(share), 2)
-    ('dense_layer_s', 0.68)
+    ('dense_layer_s', 0.67)
     """
     lines = step.breakdown()
     shares: dict[str, Any] = {"": np.zeros(np.shape(step.time_s))}

@@ -26,7 +26,7 @@ from trnmodel.evidence.tables import (
 from trnmodel.evidence.tables import table as lab_table
 from trnmodel.models.transformer import model
 
-BLIND, COVERAGE = (DATA / "evidence" / f"{name}.csv" for name in ("blind", "coverage"))
+BLIND, COVERAGE, RUNS = (DATA / "evidence" / f"{name}.csv" for name in ("blind", "coverage", "residuals_runs"))
 SPLITS = tuple(BY)
 MARKS = {"yes": "reached", "no": "missed", "": "no target"}
 TITLES = {  # names of a model's parts in the table of blind errors
@@ -95,14 +95,16 @@ def strangers(table: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     table : pandas.DataFrame
-        group, cases, pages, median_error, mean_error, p90_error, coverage and score of the 90 % interval with the page
+        group, cases, pages, median_error, mean_error, p90_error; share_inside and score of the interval with the page
         left out; model_left_out_median_error; default_median_error: asked with the chip's own software. [-]
     """
     rows = table[table.split == SOURCE]
     models = table[table.split.isin([LEFT_OUT, OUTSIDE])].drop_duplicates("group").set_index("group").median_error
     named = {"default_median": "default_median_error"}
-    shown = ["group", "cases", "pages", *ERRORS, "coverage", "score", "constant_score"]
-    joined = rows.assign(model_left_out_median_error=rows.group.map(models)).rename(columns=named)
+    shown = ["group", "cases", "pages", *ERRORS, "share_inside", "score", "constant_score"]
+    joined = rows.assign(model_left_out_median_error=rows.group.map(models)).rename(
+        columns=named | {"coverage": "share_inside"}
+    )
     return joined[[*shown, "model_left_out_median_error", *named.values()]].reset_index(drop=True)
 
 
@@ -115,7 +117,26 @@ def bases(coverage: pd.DataFrame) -> pd.DataFrame:
     """Return how often intervals hold by what a prediction rests on, its share, median error and width."""
     rows = coverage[coverage.split.eq(SOURCE) & coverage.of.isin(["basis", "all"])]
     names = "share cases inside fast slow median_error width score constant_score".split()
-    return rows[["name", *names]].rename(columns={"name": "basis"}).reset_index(drop=True)
+    named = {"name": "basis", "inside": "share_inside", "fast": "share_fast", "slow": "share_slow"}
+    return rows[["name", *names]].rename(columns=named).reset_index(drop=True)
+
+
+def runs() -> pd.DataFrame:
+    """Return the errors of steps of training and of watts: as fitted, with the model and with the page left out.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        group, split, cases, pages, median_error, mean_error, p90_error. [-]
+    """
+    rows = pd.read_csv(RUNS)
+    groups = rows.assign(size=rows.error.abs(), split=rows.split.replace("source left out", SOURCE))
+    found = groups.groupby(["group", "split"], sort=False)
+    errors = found["size"].agg(
+        cases="size", median_error="median", mean_error="mean", p90_error=lambda x: x.quantile(0.9)
+    )
+    errors.insert(1, "pages", found.source.nunique())
+    return errors.reset_index()
 
 
 def missed(table: pd.DataFrame) -> pd.DataFrame:
