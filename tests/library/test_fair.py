@@ -1,5 +1,6 @@
 """A comparison is fair by default: public software on every chip, a basis on every result, no ideal beside a public."""
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -54,16 +55,19 @@ def test_what_the_default_call_of_each_chip_rests_on():
     assert bases() == {
         **dict.fromkeys(("trainium1", "trainium2"), ("m", "m", "e")),
         "inferentia2": ("m", "m", "m"),
-        "trainium3": ("m", "m", "e"),  # of servers
+        "trainium3": ("e", "e", "e"),
         "a100": ("m", "m", "e"),
-        **dict.fromkeys(("h100", "h200", "b200", "gb200", "gb300", "b300"), ("m", "e", "e")),
-        **dict.fromkeys("mi210 mi300x mi355x tpu-v4 tpu-v5e tpu-v5p tpu-v6e tpu-v7".split(), ("e", "e", "e")),
+        **dict.fromkeys(("h100", "h200", "b200", "gb200", "gb300"), ("m", "e", "e")),
+        **dict.fromkeys("b300 mi210 mi300x mi355x tpu-v4 tpu-v5e tpu-v5p tpu-v6e tpu-v7".split(), ("e", "e", "e")),
     }
     assert set(bases("ideal").values()) == {("i", "i", "i")}
 
 
 def test_the_chips_that_a_stack_names_are_those_of_the_rows_that_its_constants_were_fitted_on():
-    """Row by row: all chips of rows of the stack itself, and none that no row of it or of a stack above it ran on."""
+    """All chips of three rows of the stack itself, and none that no row of it or of a stack above it ran on.
+
+    A row or two of a chip say hardly anything of the constants there: Trainium3 has three of experts, B300 has one.
+    """
     found, own, groups = {}, {}, (*MEANINGS, "comparator")
     owners = {"decode": set(), "prefill": set()}
     for group in groups:
@@ -75,14 +79,15 @@ def test_the_chips_that_a_stack_names_are_those_of_the_rows_that_its_constants_w
             chip = where if isinstance(where, Chip) else where.chip
             part = "prefill" if r.meaning in (*MEANINGS["prefill"], "forward", "run-of-steps") else "decode"
             stack = r.stack or chip.default_stack
-            own.setdefault((stack, part), set()).add(chip.id)
+            own.setdefault((stack, part), Counter())[chip.id] += 1
             for one in owners[part].intersection(lineage(stack)):  # a row fits its stack and those below it
                 found.setdefault((one, part), set()).add(chip.id)
     assert len(found) > 12
     for stack, part in found:
         named = set(efficiencies("trainium1", stack).fitted_on[part])
         ran = set().union(*(found.get((one, part), ()) for one in lineage(stack)))
-        assert own.get((stack, part), set()) <= named <= ran, (stack, part)
+        several = {chip for chip, rows in own.get((stack, part), Counter()).items() if rows >= 3}
+        assert several <= named <= ran, (stack, part)
     assert efficiencies("trainium2").fitted_on["memory"] == ("inferentia2",)  # of one printed run
 
 
@@ -112,7 +117,7 @@ def test_every_result_of_a_stack_says_what_it_rests_on():
     for result in results:
         words, reasons = np.ravel(result.basis), np.ravel(result.basis_reason)
         assert (set(words), result.stack_kind, result.stack.id) == ({"extrapolated"}, "public", "vllm-neuron-2026")
-        assert all("chip: " in reason for reason in reasons)
+        assert all("chip: " in reason and "inferentia2" in reason for reason in reasons)
         if np.ndim(result.basis) == 0:
             assert result.ground() == f"extrapolated ({result.basis_reason})"
         table = result.to_frame()
@@ -166,7 +171,7 @@ def test_the_weakest_part_names_its_reason():
         ),
         ("torch-neuronx", "public", "extrapolated", "stack: no decode row of torch-neuronx on trainium2"),
         ("kiln", "public", "extrapolated", "chip: kiln was fitted on trainium1"),
-        ("gpu-serving", "public", "extrapolated", "chip: gpu-serving was fitted on a100, b200, b300, gb200"),
+        ("gpu-serving", "public", "extrapolated", "chip: gpu-serving was fitted on a100, b200, gb200"),
     ],
 )
 def test_a_stack_on_trainium2(stack, kind, word, reason):
