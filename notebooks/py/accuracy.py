@@ -121,9 +121,13 @@ charts.table(
 )
 
 # %% tags=["hide-input"]
-listed = "kind reason workload metric measured error".split()
+listed = "kind reason instance workload shape metric measured error".split()
+silent = score.excluded(judged)
 charts.table(
-    score.excluded(judged)[listed], caption="Every row that does not count", download="excluded", file_only=True
+    silent[silent.outcome == score.NOT_COUNTED][listed],
+    caption="Every predicted row that does not count; `data/evidence/unasked.csv` has the rows without a prediction",
+    download="excluded",
+    file_only=True,
 )
 
 # %% [markdown]
