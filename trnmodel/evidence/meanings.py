@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from trnmodel.arguments import shown
-from trnmodel.evidence.cells import UnreadableRowError
+from trnmodel.evidence.cells import COLUMNS, LONGEST_CELL, UnreadableRowError
 from trnmodel.evidence.kinds import WIDE
 from trnmodel.evidence.meanings_chips import other_chip, wide_experts
 from trnmodel.evidence.meanings_common import ASIDE, MEANING, MODEL, Question
@@ -96,6 +96,10 @@ def decide(row: Mapping[str, str], statements: bool = True) -> Decision:
     >>> decide(row).question, decide(row | {"note": "concurrency=4"}).question
     ('decode-step', 'loaded-step')
     """
+    for name in COLUMNS:
+        if len(row.get(name, "")) > LONGEST_CELL:
+            too_long = f"{name}: a cell of {len(row[name])} characters; allowed are {LONGEST_CELL}"
+            return Decision(ASIDE, {}, "", 0.0, too_long, (), Record())
     row = filled(row)
     record, names = read_record(row, statements)
     try:
@@ -153,7 +157,7 @@ def decisions(rows: Sequence[Mapping[str, str]], statements: bool = True) -> lis
     [1.0, 0.0]
     """
     judged = [decide(row, statements) for row in rows]
-    runs = [_run(filled(row), one) for row, one in zip(rows, judged, strict=True)]
+    runs = [_run(filled(row), one) if one.weight else () for row, one in zip(rows, judged, strict=True)]
     middles = {
         (run, one.question)
         for run, one in zip(runs, judged, strict=True)

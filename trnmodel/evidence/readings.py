@@ -15,7 +15,7 @@ from trnmodel.catalog.names import folded
 from trnmodel.catalog.specs import Chip, Precision, Spec
 from trnmodel.catalog.stacks import Efficiencies, efficiencies
 from trnmodel.catalog.systems import System, system, systems
-from trnmodel.evidence.cells import COLUMNS, LONGEST_CELL, MOST, UnreadableRowError, number, tokens
+from trnmodel.evidence.cells import MOST, UnreadableRowError, number, tokens
 from trnmodel.evidence.columns import ENERGY, JOB, MACHINE, RUN, TRAINING, WATTS
 from trnmodel.evidence.described import described, run_columns, stated
 from trnmodel.evidence.meanings import Decision, decide
@@ -502,9 +502,6 @@ def reading(
     >>> one.meaning, one.model, one.where, one.mapping, one.batch, one.scale
     ('decode-step', 'llama-3.1-8b', 'trn1.32xlarge', (64, 1, 1, None), 4.0, 0.001)
     """
-    for name in COLUMNS:
-        if len(row.get(name, "")) > LONGEST_CELL:
-            raise UnreadableRowError(f"{name}: a cell of {len(row[name])} characters; allowed are {LONGEST_CELL}")
     row = filled(row)
     d = decided or decide(row)
     if d.refused:
