@@ -138,4 +138,4 @@ def test_an_installed_wheel_answers_without_a_checkout(root, wheel, tmp_path):
     assert all(place.startswith(str(site)) for place in places)
     listed = said("-m", "trnmodel.cli", "list")
     assert all(path.stem in listed for path in (root / "notebooks" / "py").glob("*.py") if path.stem != "index")
-    assert "time 8.7 ms" in said("-m", "trnmodel.cli", *DECODE)
+    assert "time 8.6 ms" in said("-m", "trnmodel.cli", *DECODE)
