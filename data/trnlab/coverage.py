@@ -8,6 +8,7 @@ constants were fitted without a page are left out by page, others by model or sh
 No constant of this form was chosen by the error that is reported. A row counts half for each octave, because a factor
 of two is what makes a neighbour; rows at the point have as much say as their group (one row), and the rows of a page
 share half of their variance. What a column that nobody stated adds comes from rows that were read with it and without.
+One rule of form was set after errors by basis had been seen: a point with such a column is called extrapolated.
 
 Errors are those of times: of a rate the sign turns. `python -m trnlab.accuracy` writes all files.
 """

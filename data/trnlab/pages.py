@@ -22,6 +22,7 @@ from trnmodel.catalog.load import DATA
 from trnmodel.evidence.cells import UnreadableRowError, texts
 from trnmodel.evidence.columns import ENERGY, TRAINING
 from trnmodel.evidence.fit import MEANINGS, USES, Case, Parameter, cases, fit, group_of, labels, readable, tuned, unique
+from trnmodel.evidence.grounds import PLAIN
 from trnmodel.evidence.questions import predict
 from trnmodel.evidence.readings import MODELLESS
 from trnmodel.evidence.rows import SIDES, published, save
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 RESIDUALS = DATA / "evidence" / "residuals_pages.csv"
-MACHINES = ("kernel", "collective")  # parts without a model
 APART = (TRAINING, ENERGY)  # judged by `trnlab.residuals`
 OTHER = "percentiles and totals"  # of steps and prompts, to which no constant is fitted
 CELLS, STATED = "cells", "stated"  # what a page is read from
@@ -144,7 +144,7 @@ def named(use: str, part: str, on: str) -> str:
     >>> named("tuned-nki", "kernel", "stack-nki"), named("one", "collective", ""), named("dma", "memory", "")
     ('kernel, stack-nki', 'collective', 'dma')
     """
-    if part in MACHINES:
+    if part in PLAIN:
         return f"{part}, {on}".removesuffix(", ")
     return OTHER if use == "model" else use
 

@@ -16,11 +16,11 @@ from trnlab.comparators import ALL_REDUCE as GPU_COLLECTIVES
 from trnlab.comparators import GROUP as GPUS
 from trnlab.forms import FORMS
 from trnlab.kernels import CONSTANTS, TUNED
-from trnlab.pages import MACHINES, PRODUCTS_USE
+from trnlab.pages import PRODUCTS_USE
 from trnmodel.catalog import load
 from trnmodel.evidence.cells import number, texts
 from trnmodel.evidence.fit import MEANINGS, parameters
-from trnmodel.evidence.grounds import part
+from trnmodel.evidence.grounds import PLAIN, part
 from trnmodel.evidence.meanings_language import USES
 from trnmodel.evidence.readings import reading
 from trnmodel.evidence.rows import save
@@ -77,7 +77,7 @@ def labelled(rows: pd.DataFrame) -> pd.DataFrame:
     lines = []
     for row in rows.itertuples():
         about, use = part(row.meaning), row.use if row.use in UNFITTED else ""
-        named = _machine(row.use, about, row.chip) if about in MACHINES and not row.skipped else ""
+        named = _machine(row.use, about, row.chip) if about in PLAIN and not row.skipped else ""
         lines.append(named or use or _fitted(row.meaning, row.model) or uses.get(row.meaning, ""))
     return rows.assign(line=lines)
 
@@ -106,7 +106,7 @@ def _held_lines(split: str) -> list[dict]:
     def line(group: str, use: str, about: str, chip: str) -> str:
         if group in GROUPS or split == CHIP:
             return GROUPS.get(group, "")
-        return _machine(use, about, chip) if about in MACHINES else group if group in UNFITTED else ""
+        return _machine(use, about, chip) if about in PLAIN else group if group in UNFITTED else ""
 
     columns = kept.group, kept.use.fillna(kept.group), kept.part, kept.chip
     kept = kept.assign(line=[line(*row) for row in zip(*columns, strict=True)])

@@ -32,6 +32,17 @@ class UnreadableRowError(ValueError):
     """A row that cannot become a prediction, and why."""
 
 
+def too_long(name: str, cell: str) -> str:
+    """Return why a cell is not read that is longer than any of a table; nothing for others.
+
+    Examples
+    --------
+    >>> too_long("note", "x" * 2001), too_long("note", "TP 8")
+    ('note: a cell of 2001 characters; allowed are 2000', '')
+    """
+    return f"{name}: a cell of {len(cell)} characters; allowed are {LONGEST_CELL}" if len(cell) > LONGEST_CELL else ""
+
+
 def number(text: Any) -> float:
     """Return a number as the tables print it: "~200", "1500±150", "4k (~4096)", "17-19" (its midpoint); NaN for none.
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from trnmodel.arguments import HUGE, shown
 from trnmodel.catalog.trainers import trainers
-from trnmodel.evidence.cells import LONGEST_CELL, MOST, UnreadableRowError, number, tokens
+from trnmodel.evidence.cells import MOST, UnreadableRowError, number, tokens, too_long
 from trnmodel.evidence.columns import NAMES, RECOMPUTES, SHAPE
 from trnmodel.evidence.records import Record
 from trnmodel.models.config import read_json
@@ -50,8 +50,8 @@ def stated(columns: Mapping[str, str], names: Iterable[str]) -> dict[str, float 
 
 
 def _checked(name: str, cell: str) -> float | str:
-    if len(cell) > LONGEST_CELL:
-        raise UnreadableRowError(f"{name}: a cell of {len(cell)} characters; allowed are {LONGEST_CELL}")
+    if reason := too_long(name, cell):
+        raise UnreadableRowError(reason)
     if name == "recompute":
         return _one_of(name, cell, {word: word for word in RECOMPUTES})
     if name == "sequence_parallel":

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from trnmodel.arguments import shown
-from trnmodel.evidence.cells import COLUMNS, LONGEST_CELL, UnreadableRowError
+from trnmodel.evidence.cells import COLUMNS, UnreadableRowError, too_long
 from trnmodel.evidence.kinds import WIDE
 from trnmodel.evidence.meanings_chips import other_chip, wide_experts
 from trnmodel.evidence.meanings_common import ASIDE, MEANING, MODEL, Question
@@ -97,9 +97,8 @@ def decide(row: Mapping[str, str], statements: bool = True) -> Decision:
     ('decode-step', 'loaded-step')
     """
     for name in COLUMNS:
-        if len(row.get(name, "")) > LONGEST_CELL:
-            too_long = f"{name}: a cell of {len(row[name])} characters; allowed are {LONGEST_CELL}"
-            return Decision(ASIDE, {}, "", 0.0, too_long, (), Record())
+        if long := too_long(name, row.get(name, "")):
+            return Decision(ASIDE, {}, "", 0.0, long, (), Record())
     row = filled(row)
     record, names = read_record(row, statements)
     try:
