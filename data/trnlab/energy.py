@@ -189,10 +189,13 @@ def fit(of: Sequence[Case], owners: Sequence[str]) -> NDArray:
 
 
 def left_out_watts(of: Sequence[Case], name: Callable[[Case], str] | None = None) -> NDArray:
-    """Watts of a GPU by a fit without the case's model (or `name`): at the printed rate, and at the model's own."""
-    owners = _owners(of)
+    """Watts of a GPU by a fit without the case's model (or `name`): at the printed rate, and at the model's own.
+
+    A chip whose rows are all left out has no idle share of its own, as a chip that nobody measured has none.
+    """
 
     def learned(train: list[Case], test: list[Case]) -> NDArray:
+        owners = _owners(train)
         values = fit(train, owners)
         own = [case._replace(amounts=case.amounts._replace(time_s=np.asarray(case.own_s))) for case in test]
         return np.stack([_watts(some, owners)(values) for some in (test, own)], axis=1)
