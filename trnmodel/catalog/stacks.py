@@ -88,6 +88,7 @@ class Efficiencies(Spec):
     expert_block_tokens: float = 0.0
     expert_block_s: float = 0.0
     server_step_s: float = 0.0
+    server_first_token_s: float = 0.0
     compute_memory_overlap: float = 1.0
     network_overlap: float = 1.0
     logit_gathers: float = 0.0

@@ -71,10 +71,18 @@ USES = {
     "queued-prefill": "serving, TTFT in a queue",
     "waiting-prefill": "serving, waiting in a queue",
     "waiting-step": "serving, waiting in a queue",
+    "waiting-request": "serving, waiting in a queue",
+    "waiting-per-token": "serving, waiting in a queue",
+    "loaded-per-token": "serving, latency of a request",
 }  # what a question's rows are used for; constants of the model are fitted to those of other questions
-WAITING = {"queued-prefill": "waiting-prefill", "loaded-step": "waiting-step"}  # more clients than slots
+WAITING = {  # more clients than slots
+    "queued-prefill": "waiting-prefill",
+    "loaded-step": "waiting-step",
+    "loaded-request": "waiting-request",
+    "loaded-per-token": "waiting-per-token",
+}
 METRICS = "TTFT, TPOT, ITL, request latency, throughput, requests per second, MFU, MBU"
-MANY = "1000000"  # rounds of a closed loop, where nobody says how many
+WAVES = "8"  # requests of a client of a closed loop, where nobody says how many: the middle of the runs that state it
 HALF = 0.5  # a middle gap between tokens holds a prefill where at least half of the steps wait for one
 
 
@@ -110,7 +118,7 @@ def language(row: Mapping[str, str], record: Record) -> Question:
     slots = record.slots if is_known(record.slots) else cell(row, "batch")
     if number(record.clients) / replicas > slots * (1 + 1e-9):
         name = WAITING.get(name, name)
-    return Question(name, _arguments(row, record, how), _use(record, name), _unknown(row, record, how))
+    return Question(name, _arguments(row, record, how, replicas), _use(record, name), _unknown(row, record, how))
 
 
 def _require_answerable(row: Mapping[str, str], record: Record) -> None:
@@ -212,6 +220,8 @@ def _by_detail(record: Record, how: str, prefills_per_step: float) -> str:
         return "one-prefill"
     if record.measure == "generated_rate" and record.first_of == "batch":
         return "generated-throughput-batch"
+    if record.measure == "token_interval" and record.interval_of == "whole":
+        return "run-per-output-token" if how in ("static", "single") else "loaded-per-token"
     if record.measure == "token_interval" and record.interval_of == "gap" and record.statistic in ("p50", "p25"):
         return "decode-step" if prefills_per_step < HALF else "loaded-step"
     return ""
@@ -246,7 +256,7 @@ def _use(record: Record, name: str) -> str:
     return "steps cut into graphs" if record.launches > 1 and use == "model" else use
 
 
-def _arguments(row: Mapping[str, str], record: Record, how: str) -> dict[str, str]:
+def _arguments(row: Mapping[str, str], record: Record, how: str, replicas: float) -> dict[str, str]:
     """Return the arguments that say how a row is asked: lengths, ranks, batches and clients."""
     arguments = _lengths(row, record) | _ranks(row, record)
     slots = whole(record.slots)
@@ -257,6 +267,9 @@ def _arguments(row: Mapping[str, str], record: Record, how: str) -> dict[str, st
         "clients": clients,
         "waves": _waves(row, record, number(clients)) if how == "loaded" else "",
         "new_tokens": whole(record.new_tokens),
+        "server": record.served,
+        "active": whole(record.in_flight / replicas),
+        "arrivals_per_s": whole(record.arrival_per_s / replicas) if how == "loaded" else "",
     }
     return without_blanks(arguments) | read_as(record)
 
@@ -267,7 +280,7 @@ def _waves(row: Mapping[str, str], record: Record, clients: float) -> str:
     waves = record.requests / in_flight if in_flight > 0 else math.nan
     if is_known(waves):
         return whole(max(waves, 1.0))
-    return MANY if record.scheduling == "closed" else ""
+    return WAVES if record.scheduling == "closed" else ""
 
 
 def _bucket(text: str) -> str:

@@ -25,11 +25,14 @@ from trnmodel.evidence.readings import Reading, Tune, machine, stack_of
 from trnmodel.formulas import roofline
 from trnmodel.models.blocks import Phase
 from trnmodel.models.transformer import Transformer, model
+from trnmodel.serving import account
+from trnmodel.serving.account import Load, Times
 from trnmodel.steps.inference import MemoryFit, Step, decode_step, memory_fit, prefill
 from trnmodel.steps.legal import reaching, running
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import Site, site
 
+MIDDLE = 50.0  # percentile of a first token of which nothing else is said
 SIZES = ("batch", "compiled_batch", "prompt", "input_tokens", "output_tokens", "context", "max_context", "clients")
 
 
@@ -92,27 +95,62 @@ def _output(r: Reading) -> Any:
     return r.output_tokens
 
 
+def _arrivals_per_s(r: Reading) -> Any:
+    """Return the requests that come to a replica in an open loop, whatever it has answered; nothing for another run."""
+    return dict(r.arguments).get("arrivals_per_s")
+
+
+def _account(r: Reading, tune: Tune | None) -> tuple[Times, Load]:
+    """Return the times of a replica and its load, from its arrivals, as `tm.serve` has them."""
+    one, prompt_s = np.ones(()), _one_prefill_s(r, tune)
+    alike = {"tokens_per_step": one, "groups": one, "chunks": one, "compiled": True}
+    host_s = np.asarray(_server_s(r, tune))
+    times = Times(
+        batch=r.compiled_batch, step_s=_step_s(r, tune), alone_s=prompt_s, together_s=prompt_s, host_s=host_s, **alike
+    )
+    return times, account.under(times, _arrivals_per_s(r), _output(r))
+
+
 def _stalled_step_s(r: Reading, tune: Tune | None) -> Any:
     """Return a decode step plus its part of the prefills of the other requests, one an output length, on one machine.
 
     In a closed loop of `waves` requests a slot, half of those that start together are not stalled by each other.
     """
+    if _arrivals_per_s(r):
+        return _account(r, tune)[1].tpot_s
     if ("prefill", "apart") in r.arguments:
         return _step_s(r, tune)
     share, steps = (1 - 1 / (2 * r.waves), np.maximum(_output(r) - 1, 1.0)) if r.waves else (1.0, _output(r))
     return _step_s(r, tune) + share * np.maximum(r.batch - 1, 0.0) * _one_prefill_s(r, tune) / steps
 
 
+def _server_s(r: Reading, tune: Tune | None) -> Any:
+    """Return what a server adds to a first token outside the chips; nothing where no server is stated."""
+    return stack_of(r, tune).server_first_token_s if ("server", "yes") in r.arguments else 0.0
+
+
+def _alone_s(r: Reading, tune: Tune | None) -> Any:
+    """Return the time to a first token of a request that no other delays."""
+    return _one_prefill_s(r, tune) + _server_s(r, tune)
+
+
 def _first_token_s(r: Reading, tune: Tune | None) -> Any:
-    """Return a prefill; in a closed loop also half the prefills of a first wave, and half a step."""
+    """Return a prefill; in a closed loop also half the prefills of a first wave, and half a step.
+
+    In an open loop it waits for the prefills of others, as `tm.serve` has it.
+    """
+    if _arrivals_per_s(r):
+        times, load = _account(r, tune)
+        return account.ttft_s(times, load.utilisation, float(r.percentile or MIDDLE) / 100)
     if not r.waves:
-        return _one_prefill_s(r, tune)
+        return _alone_s(r, tune)
     waiting = 1 + np.maximum(r.batch - 1, 0.0) / 2 / r.waves
-    return waiting * _one_prefill_s(r, tune) + _step_s(r, tune) / 2
+    return waiting * _one_prefill_s(r, tune) + _server_s(r, tune) + _step_s(r, tune) / 2
 
 
 def _run_s(r: Reading, tune: Tune | None) -> Any:
-    return _prefill_s(r, tune) + np.maximum(_output(r) - 1, 0) * _step_s(r, tune)
+    first_s = _prefill_s(r, tune) + _server_s(r, tune)
+    return first_s + np.maximum(_output(r) - 1, 0) * _step_s(r, tune)
 
 
 def _batch_run_s(r: Reading, tune: Tune | None) -> Any:
@@ -120,23 +158,33 @@ def _batch_run_s(r: Reading, tune: Tune | None) -> Any:
 
 
 def _loaded_s(r: Reading, tune: Tune | None) -> Any:
-    steps = _output(r) - 1 if r.waves else _output(r)
+    steps = _output(r) - 1 if r.waves or _arrivals_per_s(r) else _output(r)
     return _first_token_s(r, tune) + steps * _stalled_step_s(r, tune)
 
 
 def _served(r: Reading, tune: Tune | None) -> Any:
+    if arrivals := _arrivals_per_s(r):
+        return r.mapping[2] * np.minimum(arrivals, account.full_requests_per_s(_account(r, tune)[0], _output(r))) * _output(r)
     in_flight = np.where(np.less(r.clients, 1), r.clients, r.batch)  # fewer clients than replicas
     return r.mapping[2] * in_flight * _output(r) / _loaded_s(r, tune)
 
 
 def _waiting_s(r: Reading, tune: Tune | None) -> Any:
-    """Return the time to a first token where more clients than slots wait in a closed loop.
+    """Return what a request waits for a slot in a closed loop of more clients than slots.
 
-    By Little's law each request stays clients / slots times as long as one that has a slot; what it waits is before
-    its first token.
+    By Little's law it stays clients / slots times as long as one that has a slot. Of the first wave, whose requests all
+    come to an empty server, the mean wait is half of that.
     """
     rounds = np.nan_to_num(np.maximum(r.clients / r.compiled_batch - 1, 0.0))  # none where clients are unknown
-    return _first_token_s(r, tune) + rounds * _loaded_s(r, tune)
+    return rounds * (1 - 1 / (2 * r.waves) if r.waves else 0.5) * _loaded_s(r, tune)
+
+
+def _waited_first_token_s(r: Reading, tune: Tune | None) -> Any:
+    return _first_token_s(r, tune) + _waiting_s(r, tune)
+
+
+def _waited_request_s(r: Reading, tune: Tune | None) -> Any:
+    return _loaded_s(r, tune) + _waiting_s(r, tune)
 
 
 def _total(r: Reading, tune: Tune | None) -> Any:
@@ -201,7 +249,7 @@ QUESTIONS: Mapping[str, Callable[[Reading, Tune | None], Any]] = {
     "forward": _prefill_s,
     "forward-throughput": lambda r, tune: r.batch * r.mapping[2] / _prefill_s(r, tune),
     "batch-prefill": lambda r, tune: r.batch * _one_prefill_s(r, tune),
-    "burst-prefill": lambda r, tune: (r.batch + 1) / 2 * _one_prefill_s(r, tune),
+    "burst-prefill": lambda r, tune: (r.batch + 1) / 2 * _one_prefill_s(r, tune) + _server_s(r, tune),
     "prefill-throughput": lambda r, tune: r.batch * r.input_tokens / _prefill_s(r, tune),
     "reprefill-throughput": lambda r, tune: r.batch / _prefill_s(r, tune),
     "request-latency": _run_s,
@@ -214,14 +262,17 @@ QUESTIONS: Mapping[str, Callable[[Reading, Tune | None], Any]] = {
     "loaded-step": _stalled_step_s,
     "loaded-speed": lambda r, tune: 1 / _stalled_step_s(r, tune),
     "loaded-request": _loaded_s,
+    "loaded-per-token": lambda r, tune: _loaded_s(r, tune) / _output(r),
     "served-throughput": _served,
     "served-total-throughput": lambda r, tune: _served(r, tune) * (r.input_tokens + _output(r)) / _output(r),
     "served-input-throughput": lambda r, tune: _served(r, tune) / _output(r) * r.input_tokens,
     "served-requests": lambda r, tune: _served(r, tune) / _output(r),
-    "one-prefill": _one_prefill_s,
+    "one-prefill": _alone_s,
     "queued-prefill": _first_token_s,
-    "waiting-prefill": _waiting_s,
+    "waiting-prefill": _waited_first_token_s,
     "waiting-step": _stalled_step_s,
+    "waiting-request": _waited_request_s,
+    "waiting-per-token": lambda r, tune: _waited_request_s(r, tune) / _output(r),
     "decode-read-bytes": lambda r, tune: _decode(r, tune).moved_bytes_per_rank,
     "decode-mbu": _mbu,
     "prefill-mfu": _mfu,
@@ -247,7 +298,8 @@ QUESTIONS: Mapping[str, Callable[[Reading, Tune | None], Any]] = {
 def _answer(r: Reading, tune: Tune | None) -> Any:
     """Return what the model gives for a reading, or for each of its sizes where these are arrays."""
     value = QUESTIONS[r.meaning](r, tune)
-    if r.percentile == "99" and r.meaning.endswith(("step", "prefill", "token", "forward", "latency")):
+    late = r.percentile == "99" and not _arrivals_per_s(r)  # the account of arrivals has its own percentiles
+    if late and r.meaning.endswith(("step", "prefill", "token", "forward", "latency")):
         value = value * stack_of(r, tune).p99_over_p50
     return value
 

@@ -176,6 +176,7 @@ class Question(NamedTuple):
             together_s=steps.together.time_s,
             groups=mapping.ep * mapping.pp,
             chunks=np.ones(()),
+            host_s=np.asarray(e.server_first_token_s),
             compiled=e.batch_bucket == "maximum",
         )
 

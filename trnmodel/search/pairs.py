@@ -83,6 +83,7 @@ def decode_side(q: Question, mapping: Degrees, batch: Any) -> Side:
         together_s=NEVER,
         groups=np.ones(()),
         chunks=np.ones(()),
+        host_s=np.zeros(()),
         compiled=q.option.efficiencies.batch_bucket == "maximum",
     )
     fits = step.valid & fit.valid & (step.batch <= q.option.most_sequences)
@@ -113,6 +114,7 @@ def prefill_side(q: Question, mapping: Degrees) -> Side:
         together_s=together.time_s,
         groups=groups,
         chunks=np.ones(()),
+        host_s=np.asarray(q.option.efficiencies.server_first_token_s),
         compiled=False,
     )
     fits = alone.valid & together.valid & fit.valid

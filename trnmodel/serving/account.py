@@ -36,8 +36,8 @@ class Times(NamedTuple):
     """Times of a replica: a decode step of `batch` sequences, and prompts of `groups` attention groups.
 
     `step_s` holds the drafts of a step, which makes `tokens_per_step` of each sequence. `alone_s` is one prompt by
-    itself, `together_s` one in each group at once, each in so many `chunks`. `compiled` says whether a step takes as
-    long whatever is active.
+    itself, `together_s` one in each group at once, each in so many `chunks`. `host_s` is what the server adds to a
+    first token while the chips go on. `compiled` says whether a step takes as long whatever is active.
     """
 
     batch: NDArray
@@ -47,13 +47,13 @@ class Times(NamedTuple):
     together_s: NDArray
     groups: NDArray
     chunks: NDArray
+    host_s: NDArray
     compiled: bool
 
     def stretched(self, steps: Numeric, prompts: Numeric) -> Times:
         """Return the times where steps and prompts take so many times as long."""
-        return self._replace(
-            step_s=self.step_s * steps, alone_s=self.alone_s * prompts, together_s=self.together_s * prompts
-        )
+        prompted = {name: getattr(self, name) * prompts for name in ("alone_s", "together_s", "host_s")}
+        return self._replace(step_s=self.step_s * steps, **prompted)
 
     def at(self, shape: tuple[int, ...], place: tuple[Any, ...]) -> Times:
         """Return the times at one place of their broadcast shape."""
@@ -97,9 +97,9 @@ def under(times: Times, requests_per_s: Numeric, output_tokens: Numeric) -> Load
 
 
 def ttft_s(times: Times, utilisation: Numeric, quantile: Numeric) -> NDArray:
-    """Return a quantile of the time to the first token: the wait, the prompt, and the steps between its chunks [s]."""
+    """Return a quantile of the time to the first token: the server, the wait, the prompt, steps between its chunks [s]."""
     own = latency.prompt_latency_s(times.alone_s, times.together_s, utilisation)
-    first = latency.first_token_s(own, times.chunks, times.step_s)
+    first = latency.first_token_s(own, times.chunks, times.step_s) + times.host_s
     return first + latency.waiting_s(utilisation, times.together_s, quantile)
 
 

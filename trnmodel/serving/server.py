@@ -491,6 +491,7 @@ class _Replica(NamedTuple):
             together_s=self.together.time_s * self.chunks,
             groups=q.groups,
             chunks=self.chunks,
+            host_s=np.asarray(q.efficiencies.server_first_token_s),
             compiled=q.batch_bucket == "maximum",
         )
 
@@ -691,7 +692,8 @@ def _static(q: ServingQuestion) -> Serving:
     busy, filling_s = latency.utilisation(rate, run_s, top), latency.filling_s(top, rate)
     times = {"step_s": step.time_s, "prefill_s": first.time_s, "tpot_mean_s": step.time_s, "tpot_p99_s": step.time_s}
     for name, quantile in (QUANTILES | {"ttft_s": request.ttft_quantile}).items():
-        times[name] = first.time_s + filling_s * quantile + latency.waiting_s(busy, run_s, quantile)
+        waiting_s = filling_s * quantile + latency.waiting_s(busy, run_s, quantile)
+        times[name] = first.time_s + q.efficiencies.server_first_token_s + waiting_s
     mask = reason_mask(busy >= 1) | _of_steps(q, first, step, np.asarray(request.longest_context))
     more = {"batch": top, "tokens_per_step": np.ones(()), "prefill_utilisation": busy}
     return _serving(q, (first, first, step), mask, rate, **more, **times)
@@ -789,7 +791,8 @@ def _disaggregated(
     mask = reason_mask(~np.asarray(first.valid), ~np.asarray(step.valid))
     transfer_s = memory.transfer_s(sent, np.minimum(*network) * q.transfer_share)
     one = np.ones(())
-    times = Times(batch, step.time_s, one, first.time_s, together.time_s, groups, one, True)
+    host_s = np.asarray(q.prefill_efficiencies.server_first_token_s)
+    times = Times(batch, step.time_s, one, first.time_s, together.time_s, groups, one, host_s, True)
     found = apart(times, times, Request(q.input_tokens, output), transfer_s)
     ratio, rate = found.prefill_replicas, found.requests_per_s
     figures = {

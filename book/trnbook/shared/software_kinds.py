@@ -56,7 +56,8 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
         *("shot_rank_s", "shot_copies", "logit_gathers"),
     ),
     "the step": (
-        *("step_overhead_s", "server_step_s", "sequence_s", "host_logit_bytes_per_s", "batch_bucket"),
+        *("step_overhead_s", "server_step_s", "server_first_token_s", "sequence_s", "host_logit_bytes_per_s"),
+        "batch_bucket",
         *("prefill_overhead_s", "prompt_bucket"),
     ),
 }
