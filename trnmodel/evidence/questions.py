@@ -100,15 +100,31 @@ def _arrivals_per_s(r: Reading) -> Any:
     return dict(r.arguments).get("arrivals_per_s")
 
 
+def _times(r: Reading, tune: Tune | None) -> Times:
+    """Return the times of a replica as the account of a server takes them."""
+    one, prompt_s = np.ones(()), _one_prefill_s(r, tune)
+    return Times(
+        batch=np.asarray(r.compiled_batch),
+        step_s=_step_s(r, tune),
+        tokens_per_step=one,
+        alone_s=prompt_s,
+        together_s=prompt_s,
+        groups=one,
+        chunks=one,
+        host_s=np.asarray(_server_s(r, tune)),
+        compiled=True,
+    )
+
+
 def _account(r: Reading, tune: Tune | None) -> tuple[Times, Load]:
     """Return the times of a replica and its load, from its arrivals, as `tm.serve` has them."""
-    one, prompt_s = np.ones(()), _one_prefill_s(r, tune)
-    alike = {"tokens_per_step": one, "groups": one, "chunks": one, "compiled": True}
-    host_s = np.asarray(_server_s(r, tune))
-    times = Times(
-        batch=r.compiled_batch, step_s=_step_s(r, tune), alone_s=prompt_s, together_s=prompt_s, host_s=host_s, **alike
-    )
-    return times, account.under(times, _arrivals_per_s(r), _output(r))
+    times, rate = _times(r, tune), _arrivals_per_s(r)
+    if np.any(np.greater(rate, account.full_requests_per_s(times, _output(r)))):
+        raise UnreadableRowError(
+            f"note: {rate:g} requests/s are more than a replica makes: its queue grows as long as the run lasts; "
+            "the throughput of the run can be asked"
+        )
+    return times, account.under(times, rate, _output(r))
 
 
 def _stalled_step_s(r: Reading, tune: Tune | None) -> Any:
@@ -164,7 +180,8 @@ def _loaded_s(r: Reading, tune: Tune | None) -> Any:
 
 def _served(r: Reading, tune: Tune | None) -> Any:
     if arrivals := _arrivals_per_s(r):
-        return r.mapping[2] * np.minimum(arrivals, account.full_requests_per_s(_account(r, tune)[0], _output(r))) * _output(r)
+        most = account.full_requests_per_s(_times(r, tune), _output(r))
+        return r.mapping[2] * np.minimum(arrivals, most) * _output(r)
     in_flight = np.where(np.less(r.clients, 1), r.clients, r.batch)  # fewer clients than replicas
     return r.mapping[2] * in_flight * _output(r) / _loaded_s(r, tune)
 

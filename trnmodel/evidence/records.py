@@ -40,7 +40,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     statistic: str = ""
     first_of: str = ""  # "batch": the first token of a whole batch
     batch_of: str = ""  # "replicas": the batch is that of all replicas
-    interval_of: str = ""  # "gap": between two tokens, "request": the mean of a request, "whole": a request over its tokens, "bare": no name
+    interval_of: str = ""  # "gap": between two tokens, "whole": a request over its tokens, "bare": nothing is named
     rate_of: str = ""  # "replicas": the rate is that of all replicas
     rank: str = ""  # "first": of the first rank alone
     inside: str = ""  # of launch, host, queue: what is inside the time

@@ -97,7 +97,7 @@ def under(times: Times, requests_per_s: Numeric, output_tokens: Numeric) -> Load
 
 
 def ttft_s(times: Times, utilisation: Numeric, quantile: Numeric) -> NDArray:
-    """Return a quantile of the time to the first token: the server, the wait, the prompt, steps between its chunks [s]."""
+    """Return a quantile of the time to the first token: server, wait, prompt, and the steps between its chunks [s]."""
     own = latency.prompt_latency_s(times.alone_s, times.together_s, utilisation)
     first = latency.first_token_s(own, times.chunks, times.step_s) + times.host_s
     return first + latency.waiting_s(utilisation, times.together_s, quantile)
