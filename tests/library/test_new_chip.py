@@ -193,5 +193,7 @@ def test_a_chip_runs_on_public_software_or_says_that_nothing_runs():
     wanted["Google"] = wanted["AMD"]
     today = dict.fromkeys(("trainium2", "trainium3"), "vllm-neuron-2026")
     assert found == {chip: wanted[load.chip(chip).vendor] for chip in found} | today
+    encoders = {chip: load.chip(chip).encoder_stack for chip in load.chips()}
+    assert {load.chip(chip).vendor for chip, stack in encoders.items() if stack} == {"AWS"}
     with pytest.raises(ValueError, match="trainium4-roadmap has no public stack"):
         tm.decode_step("llama-3.1-8b", tm.chip("trainium4-roadmap"), batch=1, context=128)

@@ -91,6 +91,10 @@ MOVED = {
         tm.decode_step("llama-3.1-8b", where, tm.Mapping(tp=8), batch=1, context=128).time_s
         for where in (TORUS, on(TORUS, default_stack="ideal"))
     ),
+    "encoder_stack": lambda: tuple(
+        tm.prefill("bert-base-uncased", where, tm.Mapping(tp=8), input_tokens=128).time_s
+        for where in (TORUS, on(TORUS, encoder_stack="ideal"))
+    ),
 }
 
 

@@ -334,7 +334,7 @@ class Chip(Spec):
     `lnc_choices` holds the sizes of a logical core that software allows today, `lnc_announced` those to come,
     `tensor_degrees` the degrees of TP that its runtime supports (empty where nobody lists them), and
     `hbm_bank_cores` the cores that reach a bank of HBM together. `default_stack` is the software where a call names
-    none, `hand_tuned_stack` the scenario that "hand-tuned" means, `training_stack` and `hand_tuned_training_stack` what
+    none, `encoder_stack` that of an encoder, `hand_tuned_stack` the scenario that "hand-tuned" means, `training_stack` and `hand_tuned_training_stack` what
     trains. `algorithm_max_bytes` ends the messages of an algorithm of AWS's library, and `hbm_accesses_per_pair` counts
     what its rings read and write. A collective takes `collective_floor_s` beside its steps and reaches
     `collective_rate_share` of the links where a library was measured.
@@ -400,6 +400,7 @@ class Chip(Spec):
     algorithm_max_bytes: Mapping[str, float] = mapping_field()
     hbm_accesses_per_pair: Mapping[str, float] = mapping_field()
     default_stack: str = ""
+    encoder_stack: str = ""
     hand_tuned_stack: str = ""
     training_stack: str = ""
     hand_tuned_training_stack: str = ""

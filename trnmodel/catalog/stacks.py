@@ -31,6 +31,7 @@ TensorDegrees = Literal["any", "supported"]  # of those that a chip lists
 Kind = Literal["ideal", "hand-tuned", "public", "given"]
 Construction = Literal["fitted", "parts"]
 CHIP_FIELDS = {"public": "default_stack", "hand-tuned": "hand_tuned_stack"}  # fields of a chip, by word
+ENCODER_FIELDS = CHIP_FIELDS | {"public": "encoder_stack"}
 KINDS: dict[str, str | None] = {"ideal": "ideal", "hand-tuned": "hand-tuned", "public": None}  # what a call names
 Part = Literal["decode", "prefill", "memory"]
 
@@ -254,12 +255,16 @@ def efficiencies(chip: str | Chip, stack: str | Efficiencies | None = None) -> E
     return find(load.chip(chip), stack, "stack")
 
 
-def find(chip: Chip, stack: str | Efficiencies | None, argument: str) -> Efficiencies:
-    """Return the stack that an `argument` of a call names: by a word, by id, or as an object; None is "public"."""
+def find(chip: Chip, stack: str | Efficiencies | None, argument: str, kind: str = "") -> Efficiencies:
+    """Return the stack that an `argument` of a call names: by a word, by id, or as an object; None is "public".
+
+    The public stack of an encoder (`kind` of its model) is the chip's `encoder_stack`, where it has one.
+    """
     if isinstance(stack, Efficiencies):
         return stack
     instance(argument, "" if stack is None else stack, str, "the id of a stack, or a stack itself")
-    name = stack_id(chip, stack, argument, "stack", CHIP_FIELDS)
+    fields = ENCODER_FIELDS if kind == "encoder" and chip.encoder_stack else CHIP_FIELDS
+    name = stack_id(chip, stack, argument, "stack", fields)
     if name == "ideal":
         return IDEAL
     e = reader.find(Efficiencies, "stack", name, argument)

@@ -13,7 +13,7 @@ from trnmodel.arguments import Same, instance, key_of, of_key, shown
 from trnmodel.catalog import load
 from trnmodel.catalog.names import folded
 from trnmodel.catalog.specs import Chip, Precision, Spec
-from trnmodel.catalog.stacks import Efficiencies, efficiencies
+from trnmodel.catalog.stacks import Efficiencies, find
 from trnmodel.catalog.systems import System, system, systems
 from trnmodel.evidence.cells import MOST, UnreadableRowError, number, tokens
 from trnmodel.evidence.columns import ENERGY, JOB, MACHINE, RUN, TRAINING, WATTS
@@ -152,11 +152,11 @@ def _degrees(tp: int, pp: int, dp: int, lnc: int | None, ep: int, moe_ep: int) -
 
 @lru_cache(maxsize=512)
 def _machine(where: str, hbm_bytes_per_s: float, layers: int) -> System | Chip:
-    for kind, find in (("chip", load.chip), ("system", system)):  # "trn2" alone states no size: it is the chip
+    for kind, named in (("chip", load.chip), ("system", system)):  # "trn2" alone states no size: it is the chip
         if folded(where) not in load.ids_by_name(kind):
             continue
         try:
-            spec: Any = find(where)
+            spec: Any = named(where)
         except ValueError:
             continue
         if not (hbm_bytes_per_s or layers):
@@ -226,14 +226,15 @@ def stack_of(r: Reading, tune: Tune | None = None) -> Efficiencies:
     >>> stack_of(reading(row)).id
     'transformers-neuronx-2.18.0'
     """
-    chosen = _stack(Same(machine(r)), key_of(r.stack or None))
+    kind = read_model(r.model).kind if r.model else ""
+    chosen = _stack(Same(machine(r)), key_of(r.stack or None), kind)
     return instance("tune", tune(chosen), Efficiencies, "a change of a stack") if tune else chosen
 
 
 @lru_cache(maxsize=512)
-def _stack(where: Same[System | Chip], stack: Any) -> Efficiencies:
-    """Return the stack of a machine by id or as an object; None is the machine's own."""
-    return efficiencies(where.it if isinstance(where.it, Chip) else where.it.chip, of_key(stack))
+def _stack(where: Same[System | Chip], stack: Any, kind: str) -> Efficiencies:
+    """Return the stack of a machine by id or as an object; None is the machine's own for a kind of model."""
+    return find(where.it if isinstance(where.it, Chip) else where.it.chip, of_key(stack), "efficiencies", kind)
 
 
 def _stated_model(workload: str, models: Mapping[str, Any] | None, cells: Mapping[str, str]) -> Any:

@@ -273,7 +273,8 @@ def _resolved(specs: tuple[Any, ...], phase: Phase, timed: bool, mapping: Mappin
     """Return the setting of a model, a system, a precision and a stack."""
     model, system, precision, stack = specs
     at = site(system, mapping.lnc)
-    chosen, dtypes, e = read_model(model), read_precision(precision), find(at.chip, stack, "efficiencies")
+    chosen, dtypes = read_model(model), read_precision(precision)
+    e = find(at.chip, stack, "efficiencies", chosen.kind)
     mapping, index = _different(mapping, at, e)
     wide, outline = dtypes.storage_bytes("activations"), chosen.outline(phase)
     if not outline.layers:
