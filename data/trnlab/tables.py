@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from trnlab import collective_fits, comparators, energy, kernels, training, wide_experts
+from trnlab import collective_fits, comparators, energy, kernels, layers, training, wide_experts
 from trnlab import table as accuracy
 from trnmodel.catalog.stacks import KINDS
 from trnmodel.evidence.tables import FOLDER, GROUPS, judged
@@ -89,6 +89,7 @@ TABLES: Mapping[str, Callable[[], pd.DataFrame]] = {
     "kernel_tiers": kernels.tiers,
     "kernels": kernels.comparison,
     "kernels_left_out": kernels_left_out,
+    "layers": layers.layers,
     "measured_times": measured_times,
     "other_chips": other_chips,
     "other_chips_all_reduce": other_chips_all_reduce,

@@ -25,6 +25,7 @@ output_tokens: int = 512
 
 # %% tags=["hide-input"]
 import numpy as np
+import pandas as pd
 from IPython.display import Markdown
 
 import trnmodel as tm
@@ -183,6 +184,53 @@ charts.table(
     caption=f"The {counted(len(values), 'value')} in which {used} differs from the ideal stack, each with range, source and how it is known",
     download="efficiencies",
     file_only=True,
+)
+
+# %% [markdown]
+# ### The constant of a layer
+#
+# On Neuron a layer takes longer than its reads, its products and its exchanges explain. The model gives the rest one constant per
+# layer, which was fitted on Trainium2. Each bar below is a set of measured steps: their time, less everything else that the model
+# gives them, divided by their layers.
+
+# %%
+rest = tables.unexplained()
+charts.ranges(
+    rest,
+    x="layer_s",
+    y="ranks",
+    color="stack",
+    caption="A layer's unexplained time does not grow with the ranks",
+    under=f"measured decode steps of dense models on Trainium2, {int(rest.steps.sum())} in all; bars hold 80 % of them",
+)
+
+# %% [markdown]
+# Three causes can be told apart. Exchanges are not the cause, because the time is there on one rank, where nothing is exchanged.
+# Traffic is not, because models of 3,072 and of 8,192 hidden elements have about the same. The host is a part of it, because
+# asynchronous steps take about a third away. What remains fits operators that wait for each other on the device. A profile of one
+# layer would show it, and no public one exists.
+#
+# Nobody has published a step of Trainium3 with this software, so the constant of Trainium2 stands in for it. Experts have a
+# constant of the same kind. The answer for the running case moves with both:
+
+# %%
+rack, today, curves = "trn3-nl72x2-pcie160", tm.efficiencies("trainium3"), []
+for times in (0.5, 1.0, 1.5):
+    changed = tables.with_layer_constants(today, times)
+    for speed in (15, 20, 25, 30, 40, 50, 60):
+        asked = tm.Request(4096, 512, speed)
+        best = tm.plan("deepseek-v3", asked, rack, precision="fp8", efficiencies=changed).best
+        made = best.tokens_per_s_per_chip if best is not None else np.nan
+        curves.append((f"{times:g} times Trainium2's", speed, made))
+
+# %%
+charts.lines(
+    pd.DataFrame(curves, columns=["layer_constants", "tokens_per_s_per_user", "tokens_per_s_per_chip"]).dropna(),
+    x="tokens_per_s_per_user",
+    y="tokens_per_s_per_chip",
+    color="layer_constants",
+    caption="Two constants of unknown cause decide the answer on Trainium3",
+    under="DeepSeek-V3 in FP8, 4,096 tokens in and 512 out, on the rack of 144 Trainium3 chips with public software",
 )
 
 # %% [markdown]

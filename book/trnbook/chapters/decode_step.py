@@ -14,6 +14,7 @@ from trnmodel.arguments import number, numbers
 from trnmodel.catalog import load
 from trnmodel.catalog.stacks import IDEAL, VALUES, Efficiencies, find, kinds
 from trnmodel.catalog.systems import system as read_system
+from trnmodel.evidence import tables as evidence
 from trnmodel.models.transformer import model as read_model
 from trnmodel.result import stacked, tidy
 from trnmodel.search.grid import computes
@@ -48,6 +49,22 @@ def symbols(d: Deployment) -> list[tuple[str, ...]]:
         ("", "batch", "sequences of a replica that decode together", "", "parameter"),
         ("L", "context", "tokens in the cache, the new one included", "", "parameter"),
     ]
+
+
+def unexplained() -> pd.DataFrame:
+    """Return the time of a layer that no resource explains, in measured decode steps on Trainium2, by stack and ranks.
+
+    The low and high ends hold 80 % of the steps.
+    """
+    rows = evidence.table("layers", chip="trn2")
+    of = rows.groupby(["stack", "ranks"], sort=False).layer_s
+    ends = {name: of.quantile(q) for name, q in (("layer_s", 0.5), ("layer_s_low", 0.1), ("layer_s_high", 0.9))}
+    return pd.DataFrame(ends | {"steps": of.size()}).reset_index().sort_values(["stack", "ranks"], ignore_index=True)
+
+
+def with_layer_constants(e: Efficiencies, times: float) -> Efficiencies:
+    """Return a stack whose layers, with and without experts, take their unexplained time so many times."""
+    return replace(e, dense_layer_s=times * e.dense_layer_s, expert_core_s=times * e.expert_core_s, ranges={})
 
 
 def anatomy(d: Deployment, batch: float, context: float) -> pd.DataFrame:
