@@ -332,12 +332,12 @@ class Chip(Spec):
     """One accelerator chip (package). Peaks are dense, for the whole chip, by compute dtype.
 
     `lnc_choices` holds the sizes of a logical core that software allows today, `lnc_announced` those to come,
-    `tensor_degrees` the degrees of TP that its runtime supports (empty where nobody lists them), and
-    `hbm_bank_cores` the cores that reach a bank of HBM together. `default_stack` is the software where a call names none, `encoder_stack` that of an encoder, `hand_tuned_stack` the
-    scenario that "hand-tuned" means, `training_stack` and `hand_tuned_training_stack` what trains.
-    `algorithm_max_bytes` ends the messages of an algorithm of AWS's library, and `hbm_accesses_per_pair` counts what
-    its rings read and write. A collective takes `collective_floor_s` beside its steps and reaches
-    `collective_rate_share` of the links where a library was measured.
+    `tensor_degrees` the degrees of TP that its runtime supports (empty where nobody lists them), and `hbm_bank_cores`
+    the cores that reach a bank of HBM together. `default_stack` is the software where a call names none,
+    `encoder_stack` that of an encoder, `hand_tuned_stack` the scenario that "hand-tuned" means, `training_stack` and
+    `hand_tuned_training_stack` what trains. `algorithm_max_bytes` ends the messages of an algorithm of AWS's library,
+    and `hbm_accesses_per_pair` counts what its rings read and write. A collective takes `collective_floor_s` beside
+    its steps and reaches `collective_rate_share` of the links where a library was measured.
     `intra_chip_bytes_per_s` is what the ranks of one chip send each other, all together, in a collective that a host
     launches; an all-reduce inside a graph passes the ranks of each chip at that rate too.
     """
