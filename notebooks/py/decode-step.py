@@ -205,6 +205,10 @@ charts.ranges(
 )
 
 # %% [markdown]
+# The long bar at four ranks holds two populations. One page prints steps of a 7B model that are two to eight times as long as those
+# of the same model on another page, and neither says which kernels ran. No column of the rows decides between them, so the bands of
+# such a step hold both.
+#
 # Three causes can be told apart. Exchanges are not the cause, because the time is there on one rank, where nothing is exchanged.
 # Traffic is not, because models of 3,072 and of 8,192 hidden elements have about the same. The host is a part of it, because
 # asynchronous steps take about a third away. What remains fits operators that wait for each other on the device. A profile of one
