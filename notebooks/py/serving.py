@@ -322,6 +322,10 @@ charts.table(
 #
 # With experts over several ranks each attention group prefills a prompt of its own at saturation: $P$ is then the time of one prompt in
 # each group, over the number of groups. A static batch waits until it is full, then runs to its end: $\lambda_{max} = B/(P(B) + (o - 1)\,t(B))$.
+#
+# A first token also holds what the server does outside the chips: it takes the request, makes tokens of it, and finds it a place in
+# the schedule. The chips work on other requests meanwhile, so this time is in the first token and in no step. It differs between
+# releases, and six pages on vLLM leave between none and 120 ms for it. `tm.efficiencies(chip).server_first_token_s` has the value.
 
 # %% tags=["hide-input"]
 t_s, p_s = float(t_step.time_s), prompt_s
@@ -511,8 +515,8 @@ Markdown(
 # %% [markdown]
 # ## What is left out
 #
-# Requests of different lengths, preemption, prompts that share a prefix, contention between collectives and DMA in a step, the host's
-# tokeniser, multimodal encoders, and the time to load or to compile. Prices come in a later chapter.
+# Requests of different lengths, preemption, prompts that share a prefix, contention between collectives and DMA in a step,
+# multimodal encoders, and the time to load or to compile. Prices come in a later chapter.
 
 # %% [markdown]
 # ```{admonition} Takeaway

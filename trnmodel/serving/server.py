@@ -369,6 +369,7 @@ def serve(
 
     Notes
     -----
+    A first token holds `server_first_token_s` of the stack, in which the chips work on other requests.
     Assumes Poisson arrivals; prompts queue for the prefill with fixed service times (M/D/1, exponential tail). Where
     attention is data-parallel, each group prefills a prompt of its own at saturation (`serving.account`).
 
