@@ -36,7 +36,7 @@ spec = tm.chip(chip)
 guard.neuroncore(chip=spec)
 guard.one_of(spec.core.tensor.peak_flop_per_s, dtype=dtype)
 guard.within(1, 1e12, m=m, n=n, k=k)
-shares = tm.facts().query("quantity == 'all_core_share'").entity
+shares = tm.facts().query("quantity == 'busy_core_share'").entity
 guard.need(spec.id in set(shares), f"chip = {spec.id!r}: nobody says how fast its cores are all at once")
 peak = spec.core.tensor.peak_flop_per_s[dtype]
 yours = tm.kernel.matmul(chip, m, n, k, dtype)

@@ -150,7 +150,7 @@ def _waits(where: Device, array: Array, m: Numeric, n: Numeric, k: Numeric, buff
     dtype=Checked("a dtype that TensorE has a peak for", {"type": "string"}),
     stack=Named("the way in which a kernel is written"),
     lnc=Integer(),
-    cores=Word(("one", "all")),
+    busy_cores=Numbers(1),
     groups=Numbers(1),
     weight_dtype=Word(load.dtypes),
     output_dtype=Word(load.dtypes),
@@ -173,7 +173,7 @@ def matmul(
     *,
     stack: str | KernelStack = "stack-nki",
     lnc: int | None = 1,
-    cores: str = "one",
+    busy_cores: Numeric | None = None,
     groups: Numeric = 1,
     weight_dtype: str | None = None,
     output_dtype: str | None = None,
@@ -205,8 +205,8 @@ def matmul(
         How the kernel is written; its values are rows of `data/`. [-]
     lnc : int, optional
         Physical cores that share the product; None takes the chip's default. [-]
-    cores : str
-        "one": the other cores of the chip rest; "all": they multiply too, at the sustained peak. [-]
+    busy_cores : numeric, optional
+        Physical cores of the chip at work, those of this kernel among them. Default: those of this kernel alone. [-]
     groups : numeric
         Products of this shape, such as the experts of a layer. [-]
     weight_dtype : str, optional
@@ -251,7 +251,7 @@ def matmul(
     """
     sizes: dict[str, Any] = {"m": m, "n": n, "k": k, "groups": groups, "compression": compression, "split": split}
     blocks = _block_sides(block_rows, block_columns)
-    where = device(chip, stack, lnc, cores, collective_bytes_per_s, overlap)
+    where = device(chip, stack, lnc, busy_cores, collective_bytes_per_s, overlap)
     together(**sizes, **blocks, **where.shapes)
     m, n, k, groups, compression, _ = sizes.values()
     array = where.array(dtype, compression, split)
@@ -320,7 +320,7 @@ def smallest_contraction(chip: str | Chip, dtype: str = "bf16", engine: str = "v
     >>> float(smallest_contraction("trainium1"))
     384.0
     """
-    where = device(chip, "stack-nki", 1, "one", 0.0, None)
+    where = device(chip, "stack-nki", 1, None, 0.0, None)
     array, clock_hz = where.array(dtype), getattr(where.core, engine).clock_hz
     moving = array.engine.max_moving_cols
     copy_cycles = where.lanes_s(engine, array.columns, moving, 1, "fp32") * clock_hz
