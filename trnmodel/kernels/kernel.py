@@ -33,12 +33,13 @@ from trnmodel.kernels.engines import (
     operators,
     stack,
 )
-from trnmodel.kernels.tiles import TRANSPOSE, matmul, smallest_contraction, turned
+from trnmodel.kernels.tiles import TRANSPOSE, experts, matmul, smallest_contraction, turned
 
 __all__ = [
     "attention",
     "dma",
     "elementwise",
+    "experts",
     "host",
     "matmul",
     "operator",
