@@ -146,7 +146,9 @@ def test_a_machine_of_another_name_gives_the_same_answers(where):
         lambda it: tm.topology(it).all_to_all_bytes_per_s_per_pair(),
         lambda it: tm.topology(it).bisection_bytes_per_s_per_dir,
         lambda it: (
-            tm.kernel.matmul(it.chip, 4096, 4096, 4096, busy_cores=it.chip.cores, transpose="dma", weight_dtype="int8").time_s
+            tm.kernel.matmul(
+                it.chip, 4096, 4096, 4096, busy_cores=it.chip.cores, transpose="dma", weight_dtype="int8"
+            ).time_s
         ),
         lambda it: tm.kernel.attention(it.chip, 4096, 4096).time_s,
         lambda it: tm.kernel.elementwise(it.chip, "softmax", 4096, 4096).time_s,

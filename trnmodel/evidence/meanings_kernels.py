@@ -39,6 +39,9 @@ VECTORS = 3  # that an addition moves: two operands and the sum
 SIZED = ("message_bytes", "message_kib", "message_mib", "message_gib")
 CODE_USES = {"torch-trace": "framework-trace", "torch-compile": "framework-compile", "compiler": "compiler"}
 
+VERSION_USES = {"baseline": "kernels before tuning", "dropped": "kernels not kept"}
+OP_USES = {"dma": "dma", "vectors": "dma", "experts": "expert layer"}
+
 
 def kernel(row: Mapping[str, str], record: Record) -> Question:
     """Return what a row of a kernel asks.
@@ -107,12 +110,14 @@ def _experts(row: Mapping[str, str], record: Record) -> dict[str, str]:
     Routing is taken as uniform where an expert computes its own tokens alone. With sequence parallelism each rank
     brings a sequence, and the layer computes all of them.
     """
-    tp, experts = cell(row, "tp", 1.0), record.experts / (record.expert_ranks if is_known(record.expert_ranks) else 1.0)
+    tp, ep = cell(row, "tp", 1.0), record.expert_ranks if is_known(record.expert_ranks) else 1.0
+    lnc = cell(row, "lnc", 1.0)
+    busy_cores = max(lnc, cell(row, "n_cores_used", tp * ep * lnc) / cell(row, "n_chips", 1.0))
     tokens = cell(row, "batch", 1.0) * cell(row, "seq_len") * (tp if _gathers(record) else 1.0)
     if record.kernels != MASKED:
         tokens *= record.experts_per_token / record.experts
     sizes = {"tokens": tokens, "hidden": record.hidden, "intermediate": record.expert_intermediate / tp}
-    sizes |= {"experts": experts, "busy_cores": cell(row, "n_cores_used")}
+    sizes |= {"experts": record.experts / ep, "busy_cores": busy_cores}
     return {"kernel": "experts"} | {name: whole(x) for name, x in sizes.items()}
 
 
@@ -178,20 +183,16 @@ def _use_of_kernel(record: Record) -> str:
     """Return what a kernel's row is used for, by how it was written and what it is."""
     if record.code in CODE_USES:
         return CODE_USES[record.code]
-    if record.version == "baseline":
-        return "kernels before tuning"
-    if record.version == "dropped":
-        return "kernels not kept"
-    if record.op == "experts":
-        return "expert layer"
+    if record.version in VERSION_USES:
+        return VERSION_USES[record.version]
     if record.measure.endswith("_bytes"):
         return "bytes"
     if record.version == "sweep":
         return "tuned-gemm"
     if record.buffering:
         return "nki-schedule"
-    if record.op in ("dma", "vectors"):
-        return "dma"
+    if record.op in OP_USES:
+        return OP_USES[record.op]
     if record.op == "attention":
         return "framework-attention" if record.causal else "attention"
     if record.op == "elementwise" or record.groups:
