@@ -414,10 +414,11 @@ charts.table(score.summary(table, "group"), caption="Error by group", download="
 errors = score.summary(table, "group").set_index("group")
 held_out = {group: evidence.table("kernels_left_out", group=group).error.abs().median() for group in evidence.KERNELS}
 Markdown(
-    f"Tuned NKI matrix multiplies in BF16, FP16, MXFP8 and, on Trainium1, FP32: median absolute error "
+    f"Tuned NKI matrix multiplies in BF16, FP16, MXFP8 and FP32: median absolute error "
     f"**{errors.median_error['tuned-nki']:.1%}** over {errors.cases['tuned-nki']} rows, whose own times fitted none of the "
     "constants but the fill of Trainium2 and the cycles of MXFP8. "
-    f"A convolution in FP32 on Trainium2 apart: {errors.median_error['fp32']:.1%}. The framework paths have one launch cost and one share of bandwidth "
+    f"A convolution in FP32 apart: {errors.median_error['fp32']:.1%}. An expert layer on one, two and four logical cores of "
+    f"Trainium2: {errors.median_error['expert layer']:.1%}. The framework paths have one launch cost and one share of bandwidth "
     f"each, fitted to their rows: torch.compile {errors.median_error['framework-compile']:.1%} "
     f"({held_out['framework-compile']:.1%} on rows left out of the fit), trace "
     f"{errors.median_error['framework-trace']:.1%} ({held_out['framework-trace']:.1%}). The worst row of each group is in "
