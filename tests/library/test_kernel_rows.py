@@ -11,7 +11,7 @@ from trnmodel.evidence.collections import collected
 from trnmodel.evidence.rows import THIRD
 
 ALONE, HALVES, QUARTERS = {"lnc": 2}, {"lnc": 2, "busy_cores": 4}, {"lnc": 2, "busy_cores": 8}
-MIXTRAL = {"hidden": 4096, "intermediate": 14336, "experts": 8}
+MIXTRAL = {"hidden_size": 4096, "intermediate_size": 14336, "experts": 8}
 LAYER = "MoE layer: 8 experts, top 2, hidden 4096, intermediate 14336"
 
 
@@ -116,13 +116,13 @@ def test_a_layer_is_its_three_products_with_one_launch():
 @pytest.mark.parametrize("dtype", ["bf16", "fp32"])
 def test_more_of_a_layer_never_takes_less_time(chip, dtype):
     rising = {
-        "tokens": [1, 2, 127, 128, 129, 4096, 1e6],
-        "hidden": [1, 64, 128, 4096, 1e5],
-        "intermediate": [1, 100, 14336, 1e5],
+        "tokens_per_expert": [1, 2, 127, 128, 129, 4096, 1e6],
+        "hidden_size": [1, 64, 128, 4096, 1e5],
+        "intermediate_size": [1, 100, 14336, 1e5],
         "experts": [1, 2, 64, 1000],
     }
     for name, values in rising.items():
-        sizes = {"tokens": 300, **MIXTRAL} | {name: np.array(values, float)}
+        sizes = {"tokens_per_expert": 300, **MIXTRAL} | {name: np.array(values, float)}
         answer = tm.kernel.experts(chip, dtype=dtype, **sizes)
         assert answer.time_s.shape == (len(values),)
         assert np.all(np.diff(answer.time_s) >= 0)
@@ -133,17 +133,17 @@ def test_more_of_a_layer_never_takes_less_time(chip, dtype):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"tokens": 0}, "tokens"),
+        ({"tokens_per_expert": 0}, "tokens_per_expert"),
         ({"experts": 0.5}, "experts"),
         ({"dtype": "int8"}, "multiplies in"),
         ({"chip": "h100"}, "NeuronCore"),
         ({"busy_cores": 16}, "from 1 to 8"),
-        ({"tokens": [1, 2], "experts": [1, 2, 3]}, "tokens"),
+        ({"tokens_per_expert": [1, 2], "experts": [1, 2, 3]}, "tokens_per_expert"),
     ],
 )
 def test_a_layer_that_cannot_be_is_refused(wrong, message):
     with pytest.raises(ValueError, match=message):
-        tm.kernel.experts(**{"chip": "trainium2", "tokens": 128, **MIXTRAL} | wrong)
+        tm.kernel.experts(**{"chip": "trainium2", "tokens_per_expert": 128, **MIXTRAL} | wrong)
 
 
 def asked(**cells):
@@ -173,7 +173,7 @@ def test_the_cores_of_a_layer_are_those_of_one_chip():
 @pytest.mark.parametrize(
     ("cells", "reason"),
     [
-        ({"seq_len": ""}, "does not state tokens"),
+        ({"seq_len": ""}, "does not state tokens_per_expert"),
         ({"workload": "MoE layer: 8 experts"}, "names no kernel with a shape"),
         ({"expert_ranks": "16"}, "experts"),
         ({"inside": "launch"}, "launch"),

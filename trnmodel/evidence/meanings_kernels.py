@@ -116,7 +116,8 @@ def _experts(row: Mapping[str, str], record: Record) -> dict[str, str]:
     tokens = cell(row, "batch", 1.0) * cell(row, "seq_len") * (tp if _gathers(record) else 1.0)
     if record.kernels != MASKED:
         tokens *= record.experts_per_token / record.experts
-    sizes = {"tokens": tokens, "hidden": record.hidden, "intermediate": record.expert_intermediate / tp}
+    sizes = {"tokens_per_expert": tokens, "hidden_size": record.hidden}
+    sizes |= {"intermediate_size": record.expert_intermediate / tp}
     sizes |= {"experts": record.experts / ep, "busy_cores": busy_cores}
     return {"kernel": "experts"} | {name: whole(x) for name, x in sizes.items()}
 

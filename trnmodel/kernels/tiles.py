@@ -32,11 +32,11 @@ class MatmulTime(KernelTime):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ExpertsTime(KernelTime):
-    """A layer of `experts` gated experts, each of which takes `tokens` tokens."""
+    """A layer of `experts` gated experts, each of which takes `tokens_per_expert` tokens."""
 
-    tokens: NDArray
-    hidden: NDArray
-    intermediate: NDArray
+    tokens_per_expert: NDArray
+    hidden_size: NDArray
+    intermediate_size: NDArray
     experts: NDArray
 
 
@@ -288,9 +288,9 @@ def matmul(
 
 @declare(
     chip=CHIP,
-    tokens=Numbers(1),
-    hidden=Numbers(1),
-    intermediate=Numbers(1),
+    tokens_per_expert=Numbers(1),
+    hidden_size=Numbers(1),
+    intermediate_size=Numbers(1),
     experts=Numbers(1),
     dtype=Checked("a dtype that TensorE has a peak for", {"type": "string"}),
     stack=Named("the way in which a kernel is written"),
@@ -302,9 +302,9 @@ def matmul(
 )
 def experts(
     chip: str | Chip,
-    tokens: Numeric,
-    hidden: Numeric,
-    intermediate: Numeric,
+    tokens_per_expert: Numeric,
+    hidden_size: Numeric,
+    intermediate_size: Numeric,
     experts: Numeric = 1,
     dtype: str = "bf16",
     *,
@@ -321,11 +321,11 @@ def experts(
     ----------
     chip : str or Chip
         Chip with NeuronCores. [-]
-    tokens : numeric
+    tokens_per_expert : numeric
         Tokens that each expert takes; all of them where every expert runs on every token. [-]
-    hidden : numeric
+    hidden_size : numeric
         Width of the layer's inputs and outputs. [-]
-    intermediate : numeric
+    intermediate_size : numeric
         Width between the products, on this logical core. [-]
     experts : numeric
         Experts of this logical core. [-]
@@ -366,19 +366,24 @@ def experts(
     >>> alone.bound, bool(alone.time_s < beside.time_s)
     ('TensorE', True)
     """
-    sizes = {"tokens": tokens, "hidden": hidden, "intermediate": intermediate, "experts": experts}
+    sizes = {
+        "tokens_per_expert": tokens_per_expert,
+        "hidden_size": hidden_size,
+        "intermediate_size": intermediate_size,
+        "experts": experts,
+    }
     where = device(chip, stack, lnc, busy_cores, collective_bytes_per_s, overlap)
     together(**sizes, **where.shapes)
     array, storage = where.array(dtype), (weight_dtype, None)
-    shapes = [(2.0 * np.asarray(intermediate), hidden), (hidden, intermediate)]
-    products = [
-        _product(where, array, tokens, n, k, experts, dtype, storage, 1.0, "none", "none", {}) for n, k in shapes
-    ]
+    shapes = [(2.0 * np.asarray(intermediate_size), hidden_size), (hidden_size, intermediate_size)]
+    alike: tuple[Any, ...] = (experts, dtype, storage, 1.0, "none", "none", {})
+    products = [_product(where, array, tokens_per_expert, n, k, *alike) for n, k in shapes]
     busy = {name: sum(one.busy[name] for one in products) for name in products[0].busy}
     gate = operator("swiglu")
     for engine, passes in (("vector", gate.vector_passes[""]), ("scalar", gate.scalar_passes[""])):
         width = dtype if engine == "vector" else "other"  # ScalarE's wide mode copies and scales only
-        busy[engine] = busy.get(engine, 0.0) + experts * where.lanes_s(engine, tokens, intermediate, passes, width)
+        one_s = where.lanes_s(engine, tokens_per_expert, intermediate_size, passes, width)
+        busy[engine] = busy.get(engine, 0.0) + experts * one_s
     busy["fixed"] = where.fixed_s() + where.core.fill_s
     traffic = {
         "flop": sum(one.flop for one in products),

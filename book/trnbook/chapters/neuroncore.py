@@ -129,7 +129,7 @@ def cores(chip: str | Chip, side: float, dtype: str) -> pd.DataFrame:
     """
     chip, rows, side = load.chip(chip), [], number("side", side, 1)
     for lnc in chip.lnc_choices:
-        for busy in sorted({int(lnc), min(2 * int(max(lnc, chip.lnc_default)), chip.cores), chip.cores}):
+        for busy in sorted({int(lnc), min(2 * int(max(lnc, chip.lnc_default)), int(chip.cores)), int(chip.cores)}):
             rate = float(kernel.matmul(chip, side, side, side, dtype, lnc=lnc, busy_cores=busy).flop_per_s)
             counts = {"lnc": lnc, "busy_cores": busy}
             rows.append(counts | {"rate_flop_per_s": rate, "chip_flop_per_s": rate * busy / lnc})

@@ -777,9 +777,10 @@ def _kernels() -> Iterator[Call]:
     yield _call(
         "doors",
         "tm.kernel.experts",
-        "chip='trainium2', tokens=256, hidden=512, intermediate=1024",
+        "chip='trainium2', tokens_per_expert=256, hidden_size=512, intermediate_size=1024",
         "pairs: overlap; choice: dtype weight_dtype",
-        f"{CHIPS}, tokens={SIZES}, hidden={SIZES}, intermediate={SIZES}, experts=[1, 8], dtype=['bf16', 'fp8', 'fp32'],"
+        f"{CHIPS}, tokens_per_expert={SIZES}, hidden_size={SIZES}, intermediate_size={SIZES}, experts=[1, 8],"
+        "dtype=['bf16', 'fp8', 'fp32'],"
         "weight_dtype=['mxfp4'], lnc=[1, 2], busy_cores=[2], collective_bytes_per_s=[2e10]",
     )
     yield _call(
