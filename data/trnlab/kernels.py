@@ -68,8 +68,8 @@ def comparison(groups: Iterable[str] | None = None) -> pd.DataFrame:
         answer = kernel_answer(r)
         measured, predicted = _both(r, case.measured, answer)
         bounds = {name: float(getattr(answer, name)) for name in ("roofline_s", "tile_s", "upper_s")}
-        labels = {"id": row["id"], "group": r.use, "chip": answer.chip.id, "kernel": row["workload"], "stack": answer.stack}
-        labels |= {"dtype": answer.dtype, "quantity": BYTES.get(r.meaning, "time")}
+        labels = {"id": row["id"], "group": r.use, "chip": answer.chip.id, "kernel": row["workload"]}
+        labels |= {"stack": answer.stack, "dtype": answer.dtype, "quantity": BYTES.get(r.meaning, "time")}
         values = {"measured": measured, "predicted": predicted, "error": predicted / measured - 1}
         records.append({**labels, **values, **bounds, "bound": answer.bound, "source": row["source"]})
     return pd.DataFrame(records)
