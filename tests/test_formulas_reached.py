@@ -56,6 +56,7 @@ def requests():
 def kernels():
     tm.kernel.matmul("trainium2", 256, 512, 4096, transpose="tensor")
     tm.kernel.attention("trainium2", 256, 512)
+    tm.kernel.experts("trainium2", 256, 512, 1024, 2)
     tm.kernel.elementwise("trainium3", "softmax", 128, 512)
     tm.kernel.dma("trainium2", 2**20, 4096)
     tm.kernel.host(1e9, [1e9, 2e9])

@@ -17,7 +17,7 @@ from trnmodel.evidence.fit import readable
 from trnmodel.evidence.primitives import kernel_answer
 from trnmodel.evidence.questions import predict
 from trnmodel.evidence.readings import SIZES, Reading, is_rate, model_of
-from trnmodel.evidence.rows import MEASURED, PRODUCTS, SIDES, read_rows, read_table
+from trnmodel.evidence.rows import MEASURED, PRODUCTS, SIDES, published, read_table
 from trnmodel.evidence.tables import KERNELS, LEFT_OUT, TUNED
 from trnmodel.kernels import kernel
 from trnmodel.models.transformer import Transformer, model
@@ -38,7 +38,7 @@ def _both(r: Reading, printed: float, answer: kernel.KernelTime) -> tuple[float,
 
 
 def comparison(groups: Iterable[str] | None = None) -> pd.DataFrame:
-    """Measured and predicted value of every usable kernel row.
+    """Measured and predicted value of every usable kernel row of the published tables.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def comparison(groups: Iterable[str] | None = None) -> pd.DataFrame:
     import pandas as pd
 
     wanted, records = None if groups is None else list(groups), []
-    rows = {row["id"]: row for path in (MEASURED, PRODUCTS) for row in read_rows(path) if row["kind"] == "kernel"}
+    rows = {row["id"]: row for row in published().to_dict("records") if row["kind"] == "kernel"}
     for case in readable(rows.values()):
         row, r = rows[case.id], case.reading
         if wanted is not None and r.use not in wanted:
@@ -68,8 +68,8 @@ def comparison(groups: Iterable[str] | None = None) -> pd.DataFrame:
         answer = kernel_answer(r)
         measured, predicted = _both(r, case.measured, answer)
         bounds = {name: float(getattr(answer, name)) for name in ("roofline_s", "tile_s", "upper_s")}
-        labels = {"id": row["id"], "group": r.use, "chip": r.where, "kernel": row["workload"], "stack": answer.stack}
-        labels |= {"dtype": answer.dtype, "quantity": BYTES.get(r.meaning, "time")}
+        labels = {"id": row["id"], "group": r.use, "chip": answer.chip.id, "kernel": row["workload"]}
+        labels |= {"stack": answer.stack, "dtype": answer.dtype, "quantity": BYTES.get(r.meaning, "time")}
         values = {"measured": measured, "predicted": predicted, "error": predicted / measured - 1}
         records.append({**labels, **values, **bounds, "bound": answer.bound, "source": row["source"]})
     return pd.DataFrame(records)

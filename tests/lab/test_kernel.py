@@ -13,9 +13,11 @@ from trnmodel.evidence.rows import MEASURED
 def test_kernels_against_measurements():
     """Nobody's numbers but the measurers': the error bounds that the project promises, and those that it reaches."""
     errors = score.summary(kernels.comparison(), "group").set_index("group").median_error
-    assert errors["tuned-nki"] < 0.08
+    assert errors["tuned-nki"] < 0.06
+    assert errors["tuned-gemm"] < 0.015
+    assert errors["expert layer"] < 0.07
     assert errors["compiler"] < 0.08
-    assert errors["fp32"] < 0.20  # one fused convolution
+    assert errors["fp32"] < 0.20  # one fused convolution; products in FP32 are among the tuned ones
     assert (
         errors["bytes"] < 0.30
     )  # two of products within 1 %; attention moves up to 22 times as much as the model says

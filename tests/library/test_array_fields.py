@@ -150,7 +150,7 @@ def kernels(chip, stack=KERNEL):
     """Kernels of every kind."""
     ask = {"stack": stack, "collective_bytes_per_s": 1e9}
     yield lambda: tm.kernel.matmul(chip, 5000, 4096, 1000, **ask)
-    yield lambda: tm.kernel.matmul(chip, BATCH, 4096, 1000, "fp32", cores="all", transpose="dma", **ask)
+    yield lambda: tm.kernel.matmul(chip, BATCH, 4096, 1000, "fp32", busy_cores=chip.cores, transpose="dma", **ask)
     yield lambda: tm.kernel.matmul(chip, 300, 700, 1000, buffering="tile", gather="rows", weight_dtype="fp8", **ask)
     yield lambda: tm.kernel.attention(chip, 512, 512, heads=8, lnc=2, **ask)
     yield lambda: tm.kernel.attention(chip, BATCH, 4096, heads=8, kv_heads=2, **ask)

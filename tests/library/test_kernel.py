@@ -1,5 +1,6 @@
 """`tm.kernel`: bounds, properties, features, and the error on measurements that are not ours."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -98,10 +99,66 @@ def test_two_cores_halve_a_large_product():
     assert two.tensor_s == pytest.approx(one.tensor_s / 2, rel=1e-3)
 
 
-def test_all_cores_at_once_are_slower_by_the_measured_share():
-    one, every = (tm.kernel.matmul("trainium2", 8192, 8192, 8192, cores=cores) for cores in ("one", "all"))
-    # (455.1 / 4) / 138.3
-    assert one.tensor_s / every.tensor_s == pytest.approx(0.823, rel=1e-3)
+def test_logical_cores_beside_each_other_are_slower_by_what_the_rows_say():
+    """Four 16384^3 products at once against one, and an expert layer on two and four logical cores against one."""
+    n = np.arange(1, 9)
+    busy = tm.kernel.matmul("trainium2", 8192, 8192, 8192, busy_cores=n)
+    share = busy.tensor_s[0] / busy.tensor_s
+    assert share[:2] == pytest.approx([1, 1])  # both cores of one logical core: 138.3 TFLOPS were measured so
+    rows = {
+        "16384^3, four": (455.1 / 4) / 138.3,
+        "16,384 tokens, TP 2, uniform": 326.003 / (2 * 240.092),
+        "16,384 tokens, TP 2, skewed": 325.903 / (2 * 212.191),
+        "16,384 tokens, EP 2": 325.903 / (2 * 213.904),
+        "4,096 tokens, EP 2": 82.166 / (2 * 50.331),
+        "16,384 tokens, EP 4": 325.903 / (4 * 100.821),
+        "4,096 tokens, TP 2, uniform": 82.207 / (2 * 61.172),
+    }
+    low, high = tm.chip("trainium2").range("busy_core_share")
+    assert (low, high) == pytest.approx((min(rows.values()), max(rows.values())), abs=5e-4)
+    assert low < share[-1] < high
+    assert np.all(share[2:] == share[2])  # two logical cores are as slow as four
+
+
+def test_cores_at_work_share_the_bandwidth_of_hbm():
+    """16 DMA engines of 23 B/ns against an eighth of 2.9 TB/s, an eighth of 4.9 TB/s, and a half of 820 GB/s."""
+    n = np.arange(1, 9)
+    second = 2**30 / tm.kernel.dma("trainium2", 2**30, 2**14, busy_cores=n, transfers=0).time_s
+    assert second[:7] == pytest.approx(16 * 23e9)
+    assert second[7] == pytest.approx(2.9e12 / 8)
+    third = 2**30 / tm.kernel.dma("trainium3", 2**30, 2**14, busy_cores=n, transfers=0).time_s
+    assert third == pytest.approx(np.full(8, 16 * 33e9))
+    narrow = replace(tm.chip("trainium2"), hbm_bytes_per_s=1e12)
+    shared = 2**30 / tm.kernel.dma(narrow, 2**30, 2**14, busy_cores=n, transfers=0).time_s
+    assert shared == pytest.approx(np.minimum(16 * 23e9, 1e12 / n))
+    assert np.all(np.diff(shared) <= 0)
+
+
+@pytest.mark.parametrize("chip", ["trainium1", "inferentia2", "trainium2", "trainium3"])
+@pytest.mark.parametrize("lnc", [1, 2])
+def test_more_cores_at_work_never_make_a_kernel_faster(chip, lnc):
+    spec = tm.chip(chip)
+    if lnc not in spec.lnc_choices:
+        pytest.skip("one core is a logical one")
+    n, ask = np.arange(lnc, spec.cores + 1), {"lnc": lnc}
+    answers = [
+        tm.kernel.matmul(chip, 1000, 3000, 2000, busy_cores=n, **ask),
+        tm.kernel.attention(chip, 1024, 4096, heads=8, busy_cores=n, **ask),
+        tm.kernel.elementwise(chip, "silu", 4096, 7168, "fp32", busy_cores=n, **ask),
+        tm.kernel.dma(chip, 2**24, 4096, busy_cores=n, **ask),
+    ]
+    for answer in answers:
+        assert answer.time_s.shape == n.shape
+        assert np.all(np.diff(answer.time_s) >= 0)
+        assert np.all(answer.time_s >= answer.roofline_s)
+        assert np.all(answer.fixed_s == answer.fixed_s[0])  # the launch is counted once, whoever else works
+
+
+def test_a_chip_without_a_share_can_be_asked_for_one_logical_core_alone():
+    spec = replace(tm.chip("trainium2"), busy_core_share=np.nan)
+    assert tm.kernel.matmul(spec, 512, 512, 512, busy_cores=2).valid
+    with pytest.raises(ValueError, match="no busy_core_share is known of trainium2"):
+        tm.kernel.matmul(spec, 512, 512, 512, busy_cores=[2, 4])
 
 
 def test_structured_sparsity_buys_up_to_the_printed_ratio():
@@ -190,7 +247,9 @@ def test_overlap_is_named_by_pair():
         ({"dtype": "int4"}, "multiplies in"),
         ({"lnc": 4}, "lnc=4"),
         ({"stack": "stack-nik"}, "stack-nki"),
-        ({"cores": "two"}, "cores"),
+        ({"busy_cores": "all"}, "busy_cores"),
+        ({"busy_cores": 9}, "from 1 to 8"),
+        ({"busy_cores": 1, "lnc": 2}, "from 2 to 8"),
         ({"transpose": "maybe"}, "transpose"),
         ({"weight_dtype": "fp5"}, "fp5"),
         ({"buffering": "3"}, "buffering"),

@@ -66,8 +66,8 @@ MOVED = {
         product(CHIPS[0], weight_dtype="fp8").load_s,
         product(with_core(CHIPS[0], dma_linear_bytes=1e5), weight_dtype="fp8").load_s,
     ),
-    "all_core_share": lambda: tuple(
-        product(chip, cores="all").tensor_s for chip in (CHIPS[0], replace(CHIPS[0], all_core_share=0.5))
+    "busy_core_share": lambda: tuple(
+        product(chip, busy_cores=8).tensor_s for chip in (CHIPS[0], replace(CHIPS[0], busy_core_share=0.5))
     ),
     "dma_transpose_share": lambda: tuple(
         product(chip, transpose="dma").load_s
@@ -150,7 +150,9 @@ def test_a_machine_of_another_name_gives_the_same_answers(where):
         lambda it: tm.topology(it).all_to_all_bytes_per_s_per_pair(),
         lambda it: tm.topology(it).bisection_bytes_per_s_per_dir,
         lambda it: (
-            tm.kernel.matmul(it.chip, 4096, 4096, 4096, cores="all", transpose="dma", weight_dtype="int8").time_s
+            tm.kernel.matmul(
+                it.chip, 4096, 4096, 4096, busy_cores=it.chip.cores, transpose="dma", weight_dtype="int8"
+            ).time_s
         ),
         lambda it: tm.kernel.attention(it.chip, 4096, 4096).time_s,
         lambda it: tm.kernel.elementwise(it.chip, "softmax", 4096, 4096).time_s,

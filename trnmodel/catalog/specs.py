@@ -396,7 +396,7 @@ class Chip(Spec):
     tdp_w: float = NAN
     idle_share: float = NAN
     all_in_w: float = NAN
-    all_core_share: float = NAN
+    busy_core_share: float = NAN
     algorithm_max_bytes: Mapping[str, float] = mapping_field()
     hbm_accesses_per_pair: Mapping[str, float] = mapping_field()
     default_stack: str = ""

@@ -89,7 +89,7 @@ def sizes(r: Reading) -> dict[str, float]:
     about = part(r.meaning)
     if about == "kernel":
         answer = kernel_answer(r)
-        return _axes(ranks=r.mapping[3] or 1, size=float(answer.hbm_read_bytes + answer.hbm_write_bytes))
+        return _axes(ranks=answer.lnc, size=float(answer.hbm_read_bytes + answer.hbm_write_bytes))
     if about == "collective":
         try:
             _, ranks, size = message(r)

@@ -12,6 +12,7 @@ from trnmodel.evidence.meanings_common import (
     MEANING,
     SIDES,
     Question,
+    cell,
     no_meaning,
     read_as,
     whole,
@@ -31,11 +32,15 @@ KERNELS = {
 COLLECTIVES = {"collective_time": "collective-time", "busbw": "collective-busbw", "algbw": "collective-algbw"}
 STACKS = {"torch-trace": "stack-torch-trace", "torch-compile": "stack-torch-compile-beta2"}  # others are by hand
 OPTIONAL = ("groups", "kv_heads", "sequences", "causal", "engines", "queued")  # sizes of a kernel with a default
+MASKED = "masked-dense"  # every expert computes every token
 PARTITIONS = 128  # of SBUF
 FP32_BYTES = 4
 VECTORS = 3  # that an addition moves: two operands and the sum
 SIZED = ("message_bytes", "message_kib", "message_mib", "message_gib")
 CODE_USES = {"torch-trace": "framework-trace", "torch-compile": "framework-compile", "compiler": "compiler"}
+
+VERSION_USES = {"baseline": "kernels before tuning", "dropped": "kernels not kept"}
+OP_USES = {"dma": "dma", "vectors": "dma", "experts": "expert layer"}
 
 
 def kernel(row: Mapping[str, str], record: Record) -> Question:
@@ -62,30 +67,31 @@ def kernel(row: Mapping[str, str], record: Record) -> Question:
     transposed = "tensor" if record.code == "compiler" and record.op == "matmul" else ""
     arguments = shape | read_as(record)
     arguments |= {
+        "lnc": whole(record.physical_cores),
         "stack": STACKS.get(record.code, "stack-nki"),
         "peak_flop_per_s": whole(record.peak_flop_per_s),
         "dtype": record.dtype if record.op != "vectors" else "",
         "transpose": record.transpose or transposed,
         "buffering": record.buffering,
     }
-    return Question(KERNELS[record.measure], without_blanks(arguments), _use_of_kernel(record))
+    return Question(KERNELS[record.measure], without_blanks(arguments), _use_of_kernel(record), _unknown(record))
 
 
 def _shape_of_kernel(row: Mapping[str, str], record: Record) -> dict[str, str]:
     """Return the call of a kernel with its sizes; raises UnreadableRowError where a row does not state them."""
-    if record.op not in SHAPES:
+    if record.op not in (*SHAPES, "experts"):
         name = shown(row.get("workload", ""))
         raise UnreadableRowError(
             f"{MEANING}: workload {name}: names no kernel with a shape that is known; "
             "a name such as 'matmul M=512 K=512 N=512' is one"
         )
-    if "launch" in record.inside:
+    if "launch" in record.inside and row.get("launches", "") != "overlapped":
         raise UnreadableRowError(
             f"{MEANING}: the time holds a launch by a path of unknown cost; the time on the device can be asked"
         )
     if record.measure not in KERNELS:
         raise no_meaning(row, "latency, achieved TFLOPS, memory bandwidth, MFU, bytes read and written")
-    shape = SHAPES[record.op](record)
+    shape = _experts(row, record) if record.op == "experts" else SHAPES[record.op](record)
     if missing := [name for name, text in shape.items() if not text and name not in OPTIONAL]:
         raise UnreadableRowError(f"{MEANING}: the row does not state {', '.join(missing)} of its {record.op}")
     return shape
@@ -93,7 +99,38 @@ def _shape_of_kernel(row: Mapping[str, str], record: Record) -> dict[str, str]:
 
 def _matmul(record: Record) -> dict[str, str]:
     sides = {name: record.m if record.square else getattr(record, name) for name in SIDES}
+    if is_known(record.products):  # limbs side by side: their products add up along the contraction
+        sides["k"] *= record.products
     return {"kernel": "matmul", "groups": record.groups} | {name: whole(x) for name, x in sides.items()}
+
+
+def _experts(row: Mapping[str, str], record: Record) -> dict[str, str]:
+    """Return the experts of one logical core with the tokens of each, beside the other cores that the row names.
+
+    Routing is taken as uniform where an expert computes its own tokens alone. With sequence parallelism each rank
+    brings a sequence, and the layer computes all of them.
+    """
+    tp, ep = cell(row, "tp", 1.0), record.expert_ranks if is_known(record.expert_ranks) else 1.0
+    lnc = cell(row, "lnc", 1.0)
+    busy_cores = max(lnc, cell(row, "n_cores_used", tp * ep * lnc) / cell(row, "n_chips", 1.0))
+    tokens = cell(row, "batch", 1.0) * cell(row, "seq_len") * (tp if _gathers(record) else 1.0)
+    if record.kernels != MASKED:
+        tokens *= record.experts_per_token / record.experts
+    sizes = {"tokens_per_expert": tokens, "hidden_size": record.hidden}
+    sizes |= {"intermediate_size": record.expert_intermediate / tp}
+    sizes |= {"experts": record.experts / ep, "busy_cores": busy_cores}
+    return {"kernel": "experts"} | {name: whole(x) for name, x in sizes.items()}
+
+
+def _gathers(record: Record) -> bool:
+    """Return whether the ranks of a layer bring tokens of their own."""
+    return record.sequence_parallel in ("on", "1")
+
+
+def _unknown(record: Record) -> tuple[str, ...]:
+    """Return what matters to a kernel and is stated nowhere: the cores that it really ran on, the tokens of a layer."""
+    cores = ("cores",) if is_known(record.physical_cores) else ()
+    return (*cores, "tokens") if record.op == "experts" and _gathers(record) else cores
 
 
 def _convolution(record: Record) -> dict[str, str]:
@@ -147,16 +184,16 @@ def _use_of_kernel(record: Record) -> str:
     """Return what a kernel's row is used for, by how it was written and what it is."""
     if record.code in CODE_USES:
         return CODE_USES[record.code]
-    if record.version == "baseline":
-        return "kernels before tuning"
+    if record.version in VERSION_USES:
+        return VERSION_USES[record.version]
     if record.measure.endswith("_bytes"):
         return "bytes"
     if record.version == "sweep":
         return "tuned-gemm"
     if record.buffering:
         return "nki-schedule"
-    if record.op in ("dma", "vectors"):
-        return "dma"
+    if record.op in OP_USES:
+        return OP_USES[record.op]
     if record.op == "attention":
         return "framework-attention" if record.causal else "attention"
     if record.op == "elementwise" or record.groups:

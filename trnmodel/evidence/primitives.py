@@ -16,7 +16,7 @@ from trnmodel.formulas import roofline
 from trnmodel.formulas.bounds import busbw_factor
 from trnmodel.kernels import kernel
 
-CALLS = ("matmul", "attention", "elementwise", "dma")
+CALLS = ("matmul", "experts", "attention", "elementwise", "dma")
 FRAME = ("kernel", "peak_flop_per_s")  # arguments about the row, not of the kernel's call
 MATRIX_BYTES = 2.0  # an element of a BF16 matrix, where a row names rows and columns
 
@@ -47,9 +47,10 @@ def _kernel_answer(r: Reading, tune: Tune | None) -> kernel.KernelTime:
     sequences = arguments.pop("sequences", 1.0)  # of attention: each has its own heads
     arguments |= {name: arguments[name] * sequences for name in ("heads", "kv_heads") if name in arguments}
     arguments |= {name: str(arguments[name]).lower() for name in ("dtype", "op") if name in arguments}
+    lnc = int(arguments.pop("lnc", 0)) or r.mapping[3] or 1
     specs = bare_chip(r), kernel.stack(r.stack)
     chip, stack = map(tune, specs) if tune else specs
-    return getattr(kernel, call)(chip, **arguments, lnc=r.mapping[3] or 1, stack=stack).require_valid()
+    return getattr(kernel, call)(chip, **arguments, lnc=lnc, stack=stack).require_valid()
 
 
 def _kernel(figure: Callable[[kernel.KernelTime], Any]) -> Callable[[Reading, Tune | None], float]:

@@ -118,7 +118,13 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     n: float = nan
     square: str = ""
     groups: str = ""
+    products: float = nan  # narrower ones that make one product
+    physical_cores: float = nan  # that a kernel keeps busy, where counters of its page contradict the cell
     transpose: str = ""
+    hidden: float = nan
+    experts: float = nan
+    experts_per_token: float = nan
+    expert_intermediate: float = nan
     heads: float = nan
     kv_heads: float = nan
     head_size: float = nan

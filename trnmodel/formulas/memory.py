@@ -66,6 +66,47 @@ def share_per_logical_core(total: Numeric, cores: Numeric, lnc: Numeric) -> NDAr
     return np.multiply(total, lnc) / np.asarray(cores)
 
 
+def drawn_bytes_per_s(
+    hbm_bytes_per_s: Numeric, cores: Numeric, lnc: Numeric, busy_cores: Numeric, dma_bytes_per_s: Numeric
+) -> NDArray:
+    r"""Return the HBM bandwidth that one logical NeuronCore can draw while some of the chip's cores work.
+
+    .. math:: b = \min\bigl(B\,l / n_b,\; \max(B\,l / n,\; d)\bigr)
+
+    Parameters
+    ----------
+    hbm_bytes_per_s : numeric
+        HBM bandwidth of the chip, B. [B/s]
+    cores : numeric
+        Physical cores of the chip, n. [-]
+    lnc : numeric
+        Physical cores of the logical one, l. [-]
+    busy_cores : numeric
+        Physical cores at work, those of the logical one among them, nb. [-]
+    dma_bytes_per_s : numeric
+        Rate of the DMA engines of the logical core, d; NaN where it is not published. [B/s]
+
+    Returns
+    -------
+    bandwidth : numeric
+        Bandwidth that HBM gives the logical core, b. [B/s]
+
+    Notes
+    -----
+    Assumes: HBM divides its bandwidth equally among the cores at work, and a core may read every stack.
+    Limits: with all cores at work each has its equal part; a core alone is bounded by its own DMA engines where they
+    move more than that part, and by the part where they do not.
+
+    Examples
+    --------
+    >>> drawn_bytes_per_s(2.9e12, 8, 1, [1, 4, 8], 368e9).tolist()
+    [368000000000.0, 368000000000.0, 362500000000.0]
+    """
+    equal = share_per_logical_core(hbm_bytes_per_s, cores, lnc)
+    drawn = share_per_logical_core(hbm_bytes_per_s, busy_cores, lnc)
+    return np.minimum(drawn, np.fmax(equal, dma_bytes_per_s))
+
+
 def dma_share(row_bytes: Numeric, saturating_bytes: Numeric) -> NDArray:
     r"""Share of the DMA engines' rate that contiguous rows of a size reach.
 

@@ -159,7 +159,8 @@ class KernelTime(Grounded):
 
     `lower_s` has all engines side by side, `upper_s` all in a row, `time_s` the stack's overlap; each holds `fixed_s`
     (launch, first load, last store, exposed synchronisation). `roofline_s` is what printed peak and HBM bandwidth
-    allow, `tile_s` what whole instructions and HBM allow.
+    allow, `tile_s` what whole instructions and HBM allow. `busy_cores` physical cores of the chip work at once: they
+    share its HBM bandwidth, and beyond one logical core each of them multiplies more slowly than alone.
     """
 
     REASONS: ClassVar[tuple[str, ...]] = (
@@ -181,6 +182,7 @@ class KernelTime(Grounded):
     dtype: str
     stack: str
     lnc: int
+    busy_cores: NDArray
     flop: NDArray
     hbm_read_bytes: NDArray
     hbm_write_bytes: NDArray
@@ -261,7 +263,7 @@ class Device:
     core: Core
     stack: KernelStack
     lnc: int
-    sustained: NDArray | float
+    busy_cores: NDArray
     collective_bytes_per_s: NDArray
 
     @property
@@ -269,18 +271,33 @@ class Device:
         """Other arguments and figures that may be arrays."""
         overlaps = {f"overlap_{pair}": getattr(self.stack, f"overlap_{pair}") for pair in PAIRS}
         specs = shapes(chip=self.chip, core=self.core, stack=self.stack)
-        return {"collective_bytes_per_s": self.collective_bytes_per_s, **overlaps, **specs}
+        own = {"collective_bytes_per_s": self.collective_bytes_per_s, "busy_cores": self.busy_cores}
+        return {**own, **overlaps, **specs}
+
+    @property
+    def dma_bytes_per_s(self) -> NDArray:
+        """Rate of all DMA engines of the logical core."""
+        return np.asarray(self.lnc * self.core.dma_engines * self.core.dma_engine_bytes_per_s)
 
     @property
     def hbm_bytes_per_s(self) -> NDArray:
-        """Printed HBM bandwidth of the logical core's share of the chip."""
-        return memory.share_per_logical_core(self.chip.hbm_bytes_per_s, self.chip.cores, self.lnc)
+        """Printed HBM bandwidth that the logical core can draw beside the other cores at work."""
+        return memory.drawn_bytes_per_s(
+            self.chip.hbm_bytes_per_s, self.chip.cores, self.lnc, self.busy_cores, self.dma_bytes_per_s
+        )
 
     @property
     def bandwidth_bytes_per_s(self) -> NDArray:
         """Bandwidth that DMA engines and HBM leave to the kernel."""
-        engines = self.lnc * self.core.dma_engines * self.core.dma_engine_bytes_per_s
-        return memory.bandwidth_left_bytes_per_s(engines, self.hbm_bytes_per_s, self.collective_bytes_per_s)
+        return memory.bandwidth_left_bytes_per_s(
+            self.dma_bytes_per_s, self.hbm_bytes_per_s, self.collective_bytes_per_s
+        )
+
+    @property
+    def rate_share(self) -> NDArray:
+        """Share of TensorE's rate that is left where cores beyond those of one logical core work."""
+        alone = self.busy_cores <= max(self.lnc, self.chip.lnc_default)
+        return np.where(alone, 1.0, self.chip.busy_core_share)
 
     def array(self, dtype: str, compression: Numeric = 1, split: Numeric = 1) -> Array:
         """Return the systolic array for a dtype; ValueError for what it cannot do."""
@@ -299,9 +316,9 @@ class Device:
         return Array(engine, rows, np.multiply(engine.max_stationary_cols, split), cost_ratio, overhead)
 
     def tensor_s(self, cycles: Numeric) -> NDArray:
-        """TensorE time of these cycles with its ramp, at the sustained rate where all cores work."""
+        """TensorE time of these cycles with its ramp, at the rate that other cores at work leave."""
         engine = self.core.tensor
-        busy_s = np.asarray(cycles) / engine.clock_hz / self.sustained
+        busy_s = np.asarray(cycles) / engine.clock_hz / self.rate_share
         ramped_s = neuroncore.ramped_s(busy_s, engine.throttle_share, engine.throttle_ramp_s)
         return np.where(np.isfinite(engine.throttle_share), ramped_s, busy_s)
 
@@ -352,7 +369,7 @@ def device(
     chip: str | Chip,
     stack_: str | KernelStack,
     lnc: int | None,
-    cores: str,
+    busy_cores: Numeric | None,
     collective_bytes_per_s: Numeric,
     overlap: Mapping[str, Numeric] | None,
 ) -> Device:
@@ -361,12 +378,14 @@ def device(
     if chip.core is None:
         refuse("chip", chip.id, "kernel times need a NeuronCore, which it has not")
     collective_bytes_per_s = numbers("collective_bytes_per_s", collective_bytes_per_s)
-    sustained = chip.all_core_share if choice("cores", cores, ("one", "all")) == "all" else 1.0
-    if np.any(np.isnan(sustained)):
-        refuse("cores", cores, f"no all_core_share is known of {chip.id}")
+    ranks = chip.logical(lnc)
+    busy = np.asarray(float(ranks)) if busy_cores is None else numbers("busy_cores", busy_cores, ranks, chip.cores)
     shares = instance("overlap", {} if overlap is None else overlap, Mapping, "a mapping from pairs to shares")
     changes = {f"overlap_{choice('overlap', pair, PAIRS)}": share(f"overlap[{pair}]", shares[pair]) for pair in shares}
-    return Device(chip, chip.core, stack(stack_, **changes), chip.logical(lnc), sustained, collective_bytes_per_s)
+    where = Device(chip, chip.core, stack(stack_, **changes), ranks, busy, collective_bytes_per_s)
+    if np.any(np.isnan(where.rate_share)):
+        refuse("busy_cores", busy_cores, f"no busy_core_share is known of {chip.id}")
+    return where
 
 
 Timed = TypeVar("Timed", bound=KernelTime)
@@ -403,5 +422,6 @@ def finish(
         "dtype": dtype,
         "stack": parts.id,
         "lnc": where.lnc,
+        "busy_cores": where.busy_cores[()],
     }
     return result(**own, reason_mask=mask, **(blank(mask, **times) | plain))

@@ -33,12 +33,13 @@ from trnmodel.kernels.engines import (
     operators,
     stack,
 )
-from trnmodel.kernels.tiles import TRANSPOSE, matmul, smallest_contraction, turned
+from trnmodel.kernels.tiles import TRANSPOSE, experts, matmul, smallest_contraction, turned
 
 __all__ = [
     "attention",
     "dma",
     "elementwise",
+    "experts",
     "host",
     "matmul",
     "operator",
@@ -104,7 +105,7 @@ def _exponential(where: Device, exponential: str | None) -> tuple[str, float]:
     transpose=Word(TRANSPOSE[:3]),
     stack=Named("the way in which a kernel is written"),
     lnc=Integer(),
-    cores=Word(("one", "all")),
+    busy_cores=Numbers(1),
     collective_bytes_per_s=Numbers(),
     overlap=OVERLAP,
 )
@@ -123,7 +124,7 @@ def attention(
     transpose: str = "tensor",
     stack: str | KernelStack = "stack-nki",
     lnc: int | None = 1,
-    cores: str = "one",
+    busy_cores: Numeric | None = None,
     collective_bytes_per_s: Numeric = 0.0,
     overlap: Mapping[str, float] | None = None,
 ) -> AttentionTime:
@@ -158,8 +159,8 @@ def attention(
         How the kernel is written. [-]
     lnc : int, optional
         Physical cores that share the KV heads. [-]
-    cores : str
-        "one" or "all" cores of the chip at work. [-]
+    busy_cores : numeric, optional
+        Physical cores of the chip at work, those of this kernel among them. Default: those of this kernel alone. [-]
     collective_bytes_per_s : numeric
         What collectives move through the same DMA engines meanwhile. [B/s]
     overlap : mapping, optional
@@ -181,7 +182,7 @@ def attention(
     ['ScalarE', 'TensorE']
     """
     sizes = _score_sizes(queries, keys, heads, heads if kv_heads is None else kv_heads, head_size, causal)
-    where = device(chip, stack, lnc, cores, collective_bytes_per_s, overlap)
+    where = device(chip, stack, lnc, busy_cores, collective_bytes_per_s, overlap)
     together(**sizes, **where.shapes)
     queries, keys, heads, kv_heads, head_size, causal = sizes.values()
     choice("transpose", transpose, TRANSPOSE[:3])
@@ -266,6 +267,7 @@ def _passes(op: Operator, engine: str) -> Numeric:
     exponential=Word(EXPONENTIAL),
     stack=Named("the way in which a kernel is written"),
     lnc=Integer(),
+    busy_cores=Numbers(1),
     collective_bytes_per_s=Numbers(),
     overlap=OVERLAP,
 )
@@ -280,6 +282,7 @@ def elementwise(
     exponential: str | None = None,
     stack: str | KernelStack = "stack-nki",
     lnc: int | None = 1,
+    busy_cores: Numeric | None = None,
     collective_bytes_per_s: Numeric = 0.0,
     overlap: Mapping[str, float] | None = None,
 ) -> ElementwiseTime:
@@ -305,6 +308,8 @@ def elementwise(
         How the kernel is written. [-]
     lnc : int, optional
         Physical cores that share the rows. [-]
+    busy_cores : numeric, optional
+        Physical cores of the chip at work, those of this kernel among them. Default: those of this kernel alone. [-]
     collective_bytes_per_s : numeric
         What collectives move through the same DMA engines meanwhile. [B/s]
     overlap : mapping, optional
@@ -323,7 +328,7 @@ def elementwise(
     """
     own = op if isinstance(op, Operator) else operator(choice("op", op, operators()))
     element_bytes = chosen("dtype", dtype, load.dtypes())
-    where = device(chip, stack, lnc, "one", collective_bytes_per_s, overlap)
+    where = device(chip, stack, lnc, busy_cores, collective_bytes_per_s, overlap)
     together(rows=rows, columns=columns, hbm=hbm, **where.shapes)
     widths = {"vector": dtype, "scalar": "other", "gpsimd": dtype}  # ScalarE's wide mode copies and scales only
     busy = {e: where.lanes_s(e, rows, columns, _passes(own, e), width) for e, width in widths.items()}
@@ -364,6 +369,7 @@ def elementwise(
     engines=Checked("numbers from 1 to the DMA engines of a core", Numbers(1).schema()),
     stack=Named("the way in which a kernel is written"),
     lnc=Integer(),
+    busy_cores=Numbers(1),
     collective_bytes_per_s=Numbers(),
 )
 def dma(
@@ -376,6 +382,7 @@ def dma(
     queued: Numeric = 1.0,
     stack: str | KernelStack = "stack-nki",
     lnc: int | None = 1,
+    busy_cores: Numeric | None = None,
     collective_bytes_per_s: Numeric = 0.0,
 ) -> TransferTime:
     """Time to move bytes between HBM and SBUF.
@@ -398,6 +405,8 @@ def dma(
         How the kernel is written. [-]
     lnc : int, optional
         Physical cores whose engines work. [-]
+    busy_cores : numeric, optional
+        Physical cores of the chip at work, those of this kernel among them. Default: those of this kernel alone. [-]
     collective_bytes_per_s : numeric
         What collectives move through the same engines meanwhile. [B/s]
 
@@ -412,7 +421,7 @@ def dma(
     >>> bool(tm.kernel.dma("trainium2", 2**20, 128).time_s > tm.kernel.dma("trainium2", 2**20, 8192).time_s)
     True
     """
-    where = device(chip, stack, lnc, "one", collective_bytes_per_s, None)
+    where = device(chip, stack, lnc, busy_cores, collective_bytes_per_s, None)
     core = where.core
     most = HUGE if np.any(np.isnan(core.dma_engines)) else float(np.min(core.dma_engines))
     used = np.asarray(core.dma_engines) if engines is None else numbers("engines", engines, 1, most)

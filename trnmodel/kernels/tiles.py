@@ -30,6 +30,28 @@ class MatmulTime(KernelTime):
     groups: NDArray
 
 
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ExpertsTime(KernelTime):
+    """A layer of `experts` gated experts, each of which takes `tokens_per_expert` tokens."""
+
+    tokens_per_expert: NDArray
+    hidden_size: NDArray
+    intermediate_size: NDArray
+    experts: NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """A product on a device: busy times of its engines, FLOP, the cycles of its tiles alone, and its HBM traffic."""
+
+    busy: dict[str, NDArray]
+    flop: NDArray
+    tile_cycles: NDArray
+    least_bytes: NDArray
+    read: NDArray
+    written: NDArray
+
+
 @dataclass(frozen=True, slots=True)
 class _Traffic:
     """HBM traffic of a product: bytes, the least that they could be, and busy times of the DMA engines."""
@@ -150,7 +172,7 @@ def _waits(where: Device, array: Array, m: Numeric, n: Numeric, k: Numeric, buff
     dtype=Checked("a dtype that TensorE has a peak for", {"type": "string"}),
     stack=Named("the way in which a kernel is written"),
     lnc=Integer(),
-    cores=Word(("one", "all")),
+    busy_cores=Numbers(1),
     groups=Numbers(1),
     weight_dtype=Word(load.dtypes),
     output_dtype=Word(load.dtypes),
@@ -173,7 +195,7 @@ def matmul(
     *,
     stack: str | KernelStack = "stack-nki",
     lnc: int | None = 1,
-    cores: str = "one",
+    busy_cores: Numeric | None = None,
     groups: Numeric = 1,
     weight_dtype: str | None = None,
     output_dtype: str | None = None,
@@ -205,8 +227,8 @@ def matmul(
         How the kernel is written; its values are rows of `data/`. [-]
     lnc : int, optional
         Physical cores that share the product; None takes the chip's default. [-]
-    cores : str
-        "one": the other cores of the chip rest; "all": they multiply too, at the sustained peak. [-]
+    busy_cores : numeric, optional
+        Physical cores of the chip at work, those of this kernel among them. Default: those of this kernel alone. [-]
     groups : numeric
         Products of this shape, such as the experts of a layer. [-]
     weight_dtype : str, optional
@@ -251,12 +273,144 @@ def matmul(
     """
     sizes: dict[str, Any] = {"m": m, "n": n, "k": k, "groups": groups, "compression": compression, "split": split}
     blocks = _block_sides(block_rows, block_columns)
-    where = device(chip, stack, lnc, cores, collective_bytes_per_s, overlap)
+    where = device(chip, stack, lnc, busy_cores, collective_bytes_per_s, overlap)
     together(**sizes, **blocks, **where.shapes)
     m, n, k, groups, compression, _ = sizes.values()
     array = where.array(dtype, compression, split)
-    weight_dtype = dtype if weight_dtype is None else weight_dtype
-    output_dtype = ("fp32" if dtype == "fp32" else "bf16") if output_dtype is None else output_dtype
+    storage = (weight_dtype, output_dtype)
+    one = _product(where, array, m, n, k, groups, dtype, storage, compression, transpose, gather, blocks)
+    waits = groups * np.asarray(_waits(where, array, m, n, k, buffering))
+    busy = one.busy | {"fixed": where.fixed_s(waits) + where.core.fill_s}
+    traffic = {"flop": one.flop, "hbm_read_bytes": one.read, "hbm_write_bytes": one.written}
+    bounds = _bounds(where, array, dtype, [one], compression)
+    return finish(MatmulTime, where, "matmul", dtype, busy, **bounds, **traffic, m=m, n=n, k=k, groups=groups)
+
+
+@declare(
+    chip=CHIP,
+    tokens_per_expert=Numbers(1),
+    hidden_size=Numbers(1),
+    intermediate_size=Numbers(1),
+    experts=Numbers(1),
+    dtype=Checked("a dtype that TensorE has a peak for", {"type": "string"}),
+    stack=Named("the way in which a kernel is written"),
+    lnc=Integer(),
+    busy_cores=Numbers(1),
+    weight_dtype=Word(load.dtypes),
+    collective_bytes_per_s=Numbers(),
+    overlap=OVERLAP,
+)
+def experts(
+    chip: str | Chip,
+    tokens_per_expert: Numeric,
+    hidden_size: Numeric,
+    intermediate_size: Numeric,
+    experts: Numeric = 1,
+    dtype: str = "bf16",
+    *,
+    stack: str | KernelStack = "stack-nki",
+    lnc: int | None = 1,
+    busy_cores: Numeric | None = None,
+    weight_dtype: str | None = None,
+    collective_bytes_per_s: Numeric = 0.0,
+    overlap: Mapping[str, float] | None = None,
+) -> ExpertsTime:
+    """Time of a layer of gated experts on one logical NeuronCore: gate and up, activation, down.
+
+    Parameters
+    ----------
+    chip : str or Chip
+        Chip with NeuronCores. [-]
+    tokens_per_expert : numeric
+        Tokens that each expert takes; all of them where every expert runs on every token. [-]
+    hidden_size : numeric
+        Width of the layer's inputs and outputs. [-]
+    intermediate_size : numeric
+        Width between the products, on this logical core. [-]
+    experts : numeric
+        Experts of this logical core. [-]
+    dtype : str
+        Compute dtype, one that TensorE has a printed peak for. [-]
+    stack : str or KernelStack
+        How the kernel is written. [-]
+    lnc : int, optional
+        Physical cores that share the layer; None takes the chip's default. [-]
+    busy_cores : numeric, optional
+        Physical cores of the chip at work, those of this kernel among them. Default: those of this kernel alone. [-]
+    weight_dtype : str, optional
+        How weights lie in HBM, as in `matmul`. Default: the compute dtype. [-]
+    collective_bytes_per_s : numeric
+        What collectives move through the same DMA engines meanwhile. [B/s]
+    overlap : mapping, optional
+        Overlap with TensorE by pair, as in `matmul`. [-]
+
+    Returns
+    -------
+    time : ExpertsTime
+        Times by engine, bounds, the binding engine and what to change.
+
+    Raises
+    ------
+    ValueError
+        Unknown names, sizes below 1, a dtype that the core has not.
+
+    Notes
+    -----
+    Assumes: the gate and the other projection are one product of twice the width; what lies between the products goes
+    to HBM and back; one launch. Router and exchange of tokens are no part of it.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> alone, beside = (tm.kernel.experts("trainium2", 4096, 4096, 14336, 8, lnc=2, busy_cores=n) for n in (2, 8))
+    >>> alone.bound, bool(alone.time_s < beside.time_s)
+    ('TensorE', True)
+    """
+    sizes = {
+        "tokens_per_expert": tokens_per_expert,
+        "hidden_size": hidden_size,
+        "intermediate_size": intermediate_size,
+        "experts": experts,
+    }
+    where = device(chip, stack, lnc, busy_cores, collective_bytes_per_s, overlap)
+    together(**sizes, **where.shapes)
+    array, storage = where.array(dtype), (weight_dtype, None)
+    shapes = [(2.0 * np.asarray(intermediate_size), hidden_size), (hidden_size, intermediate_size)]
+    alike: tuple[Any, ...] = (experts, dtype, storage, 1.0, "none", "none", {})
+    products = [_product(where, array, tokens_per_expert, n, k, *alike) for n, k in shapes]
+    busy = {name: sum(one.busy[name] for one in products) for name in products[0].busy}
+    gate = operator("swiglu")
+    for engine, passes in (("vector", gate.vector_passes[""]), ("scalar", gate.scalar_passes[""])):
+        width = dtype if engine == "vector" else "other"  # ScalarE's wide mode copies and scales only
+        one_s = where.lanes_s(engine, tokens_per_expert, intermediate_size, passes, width)
+        busy[engine] = busy.get(engine, 0.0) + experts * one_s
+    busy["fixed"] = where.fixed_s() + where.core.fill_s
+    traffic = {
+        "flop": sum(one.flop for one in products),
+        "hbm_read_bytes": sum(one.read for one in products),
+        "hbm_write_bytes": sum(one.written for one in products),
+    }
+    bounds = _bounds(where, array, dtype, products)
+    return finish(ExpertsTime, where, "experts", dtype, busy, **bounds, **traffic, **sizes)
+
+
+def _product(
+    where: Device,
+    array: Array,
+    m: Numeric,
+    n: Numeric,
+    k: Numeric,
+    groups: Numeric,
+    dtype: str,
+    storage: tuple[str | None, str | None],
+    compression: Numeric,
+    transpose: str,
+    gather: str,
+    blocks: Mapping[str, NDArray],
+) -> _Product:
+    """Return the work of a product whose weights and result are stored as `storage` says, None as by default."""
+    weight_dtype = dtype if storage[0] is None else storage[0]
+    output_dtype = ("fp32" if dtype == "fp32" else "bf16") if storage[1] is None else storage[1]
     stored = {"dtype": dtype, "weight_dtype": weight_dtype, "output_dtype": output_dtype}
     left_size, weight_size, out_size = (chosen(name, dtype_, load.dtypes()) for name, dtype_ in stored.items())
     element_bytes = (left_size, weight_size / compression, out_size)
@@ -268,14 +422,20 @@ def matmul(
         "tensor": where.tensor_s(cycles * groups),
         "vector": groups * _dequantise_s(where, k, n, weight_dtype, dtype),
         "evict": groups * _evict_s(where, m, n),
-        "fixed": where.fixed_s(groups * np.asarray(_waits(where, array, m, n, k, buffering))) + where.core.fill_s,
     }
-    bounds = {
-        "roofline_s": where.roofline_s(dtype, flop, moved.least, compression),
-        "tile_s": np.maximum(groups * least / array.engine.clock_hz, where.floor_s(moved.least)),
+    return _Product(busy, flop, groups * least, moved.least, moved.read, moved.written)
+
+
+def _bounds(
+    where: Device, array: Array, dtype: str, products: list[_Product], compression: Numeric = 1.0
+) -> dict[str, NDArray]:
+    """Return what peak and HBM, and what whole tiles and HBM, allow for products one after another."""
+    flop = sum(one.flop for one in products)
+    least, cycles = sum(one.least_bytes for one in products), sum(one.tile_cycles for one in products)
+    return {
+        "roofline_s": where.roofline_s(dtype, flop, least, compression),
+        "tile_s": np.maximum(cycles / array.engine.clock_hz, where.floor_s(least)),
     }
-    traffic = {"flop": flop, "hbm_read_bytes": moved.read, "hbm_write_bytes": moved.written}
-    return finish(MatmulTime, where, "matmul", dtype, busy, **bounds, **traffic, m=m, n=n, k=k, groups=groups)
 
 
 def _block_sides(block_rows: Numeric | None, block_columns: Numeric | None) -> dict[str, NDArray]:
@@ -320,7 +480,7 @@ def smallest_contraction(chip: str | Chip, dtype: str = "bf16", engine: str = "v
     >>> float(smallest_contraction("trainium1"))
     384.0
     """
-    where = device(chip, "stack-nki", 1, "one", 0.0, None)
+    where = device(chip, "stack-nki", 1, None, 0.0, None)
     array, clock_hz = where.array(dtype), getattr(where.core, engine).clock_hz
     moving = array.engine.max_moving_cols
     copy_cycles = where.lanes_s(engine, array.columns, moving, 1, "fp32") * clock_hz

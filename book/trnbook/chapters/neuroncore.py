@@ -118,19 +118,21 @@ def experts(
 
 
 def cores(chip: str | Chip, side: float, dtype: str) -> pd.DataFrame:
-    """Return the rate of a large product on one logical core by LNC, alone and with all cores at work.
+    """Return the rate of a large product on one logical core by LNC and by how many physical cores work at once.
+
+    `chip_flop_per_s` is the rate of all that work. Counts are one logical core, two of the default size, and all.
 
     Examples
     --------
-    >>> len(cores("trainium2", 8192.0, "bf16"))
-    4
+    >>> cores("trainium2", 8192.0, "bf16").busy_cores.tolist()
+    [1, 4, 8, 2, 4, 8]
     """
     chip, rows, side = load.chip(chip), [], number("side", side, 1)
     for lnc in chip.lnc_choices:
-        for others in ("one", "all"):
-            rate = float(kernel.matmul(chip, side, side, side, dtype, lnc=lnc, cores=others).flop_per_s)
-            on_chip = rate * chip.cores / lnc if others == "all" else np.nan
-            rows.append({"lnc": lnc, "cores at work": others, "rate_flop_per_s": rate, "chip_flop_per_s": on_chip})
+        for busy in sorted({int(lnc), min(2 * int(max(lnc, chip.lnc_default)), int(chip.cores)), int(chip.cores)}):
+            rate = float(kernel.matmul(chip, side, side, side, dtype, lnc=lnc, busy_cores=busy).flop_per_s)
+            counts = {"lnc": lnc, "busy_cores": busy}
+            rows.append(counts | {"rate_flop_per_s": rate, "chip_flop_per_s": rate * busy / lnc})
     return tidy(rows)
 
 

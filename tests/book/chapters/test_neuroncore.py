@@ -23,9 +23,14 @@ def test_whole_tiles_reach_the_peak_and_a_row_more_does_not():
     assert share[1] == pytest.approx(513 / (512 + 64), abs=1e-6)
 
 
-def test_all_cores_at_work_share_what_one_has_alone():
-    table = neuroncore.cores("trainium2", 8192.0, "bf16").set_index(["lnc", "cores at work"])
-    assert (table.rate_flop_per_s.xs("all", level=1) <= table.rate_flop_per_s.xs("one", level=1)).all()
+def test_a_logical_core_is_slower_beside_others_and_the_chip_is_faster():
+    table = neuroncore.cores("trainium2", 16384.0, "bf16")
+    for _, rows in table.groupby("lnc"):
+        assert (rows.rate_flop_per_s.diff().dropna() <= 0).all()
+        assert (rows.chip_flop_per_s.diff().dropna() > 0).all()
+    # four 16384^3 products on the four logical cores of a trn2.3xlarge: 455.1 TFLOPS of the chip
+    all_at_once = table[(table.lnc == 2) & (table.busy_cores == 8)].chip_flop_per_s.item()
+    assert all_at_once == pytest.approx(455.1e12, rel=0.10)
 
 
 def test_half_the_bytes_take_half_the_time():

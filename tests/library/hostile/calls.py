@@ -748,7 +748,7 @@ def _kernels() -> Iterator[Call]:
         f"{CHIPS}, m={SIZES}, n={SIZES}, k={SIZES}, dtype=['bf16', 'fp8', 'fp32'], lnc=[1, 2], groups=[1, 8],"
         "transpose=['none', 'tensor', 'dma'], gather=['none', 'rows'], buffering=['double', 'tile', 'none'],"
         "collective_bytes_per_s=[0, 2e10], weight_dtype=['int8'],"
-        "overlap=[None, {'load': 0.5}], cores=['one', 'all'], output_dtype=['fp32']",
+        "overlap=[None, {'load': 0.5}], busy_cores=[2], output_dtype=['fp32']",
     )
     yield _call(
         "doors",
@@ -773,6 +773,15 @@ def _kernels() -> Iterator[Call]:
         "pairs: overlap; choice: op",
         f"{CHIPS}, op=['rmsnorm', 'softmax', 'rope', 'residual'], rows={SIZES}, columns={SIZES}, hbm=[0, 1],"
         "dtype=['bf16', 'fp32'], collective_bytes_per_s=[2e10]",
+    )
+    yield _call(
+        "doors",
+        "tm.kernel.experts",
+        "chip='trainium2', tokens_per_expert=256, hidden_size=512, intermediate_size=1024",
+        "pairs: overlap; choice: dtype weight_dtype",
+        f"{CHIPS}, tokens_per_expert={SIZES}, hidden_size={SIZES}, intermediate_size={SIZES}, experts=[1, 8],"
+        "dtype=['bf16', 'fp8', 'fp32'],"
+        "weight_dtype=['mxfp4'], lnc=[1, 2], busy_cores=[2], collective_bytes_per_s=[2e10]",
     )
     yield _call(
         "doors",
