@@ -130,11 +130,11 @@ def crossovers(names: Iterable[str | System]) -> pd.DataFrame:
 
 
 def collective_times(names: Iterable[str | System], kind: str, message_bytes: ArrayLike) -> pd.DataFrame:
-    """Return `tm.collective` over all ranks of each system, with band, basis and algorithm."""
+    """Return `tm.collective` over all ranks of each system on its links alone, with band, basis and algorithm."""
     size = np.atleast_1d(numbers("message_bytes", message_bytes))
     rows = []
     for net in nets(names):
-        answer = collective(kind, size, net.system)
+        answer = collective(kind, size, net.system, **ON_LINKS)
         known = {"system": net.system.id, "message_bytes": size, "time_s": answer.time_s}
         rows.append(known | answer.banded("busbw_bytes_per_s") | {"algorithm": answer.algorithm, "basis": answer.basis})
     return tidy(rows)
@@ -157,7 +157,9 @@ def buffer_places(names: Iterable[str], message_bytes: float) -> pd.DataFrame:
     for spec in map(systems.system, listed("names", names)):
         chip = spec.chip.cores / spec.chip.lnc_default
         for ranks in (chip, spec.domain_chips * chip):
-            times = [collective("all_reduce", message_bytes, spec, ranks, buffers=place).time_s for place in BUFFERS]
+            times = [
+                collective("all_reduce", message_bytes, spec, ranks, buffers=place, **ON_LINKS).time_s for place in BUFFERS
+            ]
             bound = "HBM" if times[1] > times[0] else "links"
             rows.append({"system": spec.id, "ranks": ranks, "sbuf_s": times[0], "hbm_s": times[1], "bound": bound})
     return tidy(rows)
