@@ -9,15 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trnmodel.catalog import load, systems
+from trnmodel.catalog.load import chip
 from trnmodel.catalog.systems import System
 from trnmodel.evidence.cells import number
 from trnmodel.evidence.meanings import decide
 from trnmodel.evidence.collections import collected
-from trnmodel.evidence.readings import TIMES, call_arguments
+from trnmodel.evidence.readings import TIMES, call_arguments, joined_alike
 from trnmodel.evidence.rows import LATER, MEASURED, read_rows
 from trnmodel.evidence.search import left_out, line
 from trnmodel.fabric.collectives import collective
-from trnmodel.fabric.runtime import RUNTIMES, graph_barrier_s, launch_s
+from trnmodel.fabric.runtime import LAUNCHERS, RUNTIMES, graph_barrier_s, launch_s
 from trnmodel.formulas.bounds import busbw_factor
 from trnmodel.formulas.collectives import PASSES
 from trnmodel.result import tidy
@@ -347,6 +348,69 @@ def launches() -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
+def host_call_errors() -> pd.DataFrame:
+    """Return each call of `host_calls` with what `tm.collective` predicts, its constants fitted to the other runs.
+
+    The constants are the middles of the middle halves, as in `launch_facts`: the launch of the other runs of the same
+    launcher, the rate of those of as many cores for a rank.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        The columns of `host_calls`, predicted_s, error (predicted over measured, less one) and `transfer`: whether
+        the call takes more than three launches of its run, so that the transfer counts and not the host.
+    """
+    import pandas as pd
+
+    calls, runs, frames = host_calls(), launches(), []
+    shipped, own_launch_s = chip("trainium2"), runs.set_index("run").launch_s
+    for run, rows in calls.groupby("run", sort=False):
+        one, others = rows.iloc[0], runs[runs.run != run]
+        launch = _middle(others[others.launcher == one.launcher].launch_s)
+        rate = _middle(others[others.lnc == one.lnc].pass_bytes_per_s.dropna())
+        where = joined_alike(one.system, int(one.machines), float(one.ranks), int(one.lnc))
+        rates = {**shipped.collective_pass_bytes_per_s, str(one.lnc): rate}
+        where = replace(where, chip=replace(where.chip, collective_pass_bytes_per_s=rates))
+        asked = {"ranks": one.ranks, "lnc": int(one.lnc), "launch_s": launch}
+        predicted = collective(one.kind, rows.message_bytes.to_numpy(), where, **asked).require_valid().time_s
+        transfer = rows.time_s > TIMES_THE_FLOOR * own_launch_s.get(run, np.nan)
+        frames.append(rows.assign(predicted_s=predicted, error=predicted / rows.time_s - 1, transfer=transfer))
+    return pd.concat(frames).sort_index()
+
+
+def host_call_table() -> pd.DataFrame:
+    """Return errors of calls in which the transfer counts, by kind and by ranks, with the run left out.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        by ("kind", "ranks", "all"), what, calls, runs, median_error (of absolute ones), middle_error (with its sign) and
+        inside_share: whose error lies between the 5 and 95 percentiles of the other runs' errors.
+    """
+    import pandas as pd
+
+    calls = host_call_errors()
+    calls = calls[calls.transfer].reset_index(drop=True)
+    others = ((at.index, calls.error[calls.run != run]) for run, at in calls.groupby("run"))
+    inside = {i: x.quantile(0.05) <= calls.error[i] <= x.quantile(0.95) for at, x in others for i in at}
+    calls = calls.assign(inside=pd.Series(inside), all="all", on=calls.ranks.map("{:g}".format))
+    calls.loc[calls.machines == 2, "on"] += " on 2 machines"
+    lines = []
+    for by, column in (("all", "all"), ("kind", "kind"), ("ranks", "on")):
+        for what, some in calls.groupby(column, sort=False):
+            line = {"by": by, "what": what, "calls": len(some), "runs": some.run.nunique()}
+            line |= {"median_error": some.error.abs().median(), "middle_error": some.error.median()}
+            lines.append(line | {"inside_share": some.inside.mean()})
+    return pd.DataFrame(lines)
+
+
+def launchers() -> pd.DataFrame:
+    """Return the launch of a collective by what calls it, as shipped: launcher, launch_s, low_s, high_s."""
+    rows = load.facts_rows()
+    facts = {name: load.value_si(rows[f"neuron-runtime/collective_launch_s:{name}/project"]) for name in LAUNCHERS}
+    return tidy([{"launcher": n, "launch_s": x, "low_s": a, "high_s": b} for n, (x, a, b) in facts.items()])
+
+
 def waiting_s() -> NDArray:
     """Return what a call takes more where the host waits for each, for every call that was timed both ways, in s."""
     rows = collected()
@@ -356,6 +420,11 @@ def waiting_s() -> NDArray:
     several = both[0].index.duplicated(keep=False), both[1].index.duplicated(keep=False)
     more = both[0][~several[0]] - both[1][~several[1]]
     return more.dropna().to_numpy()
+
+
+def _middle(values: Any) -> float:
+    """Return the middle between the quarter and three quarters of some values."""
+    return float(np.mean(np.quantile(np.asarray(values, float), [0.25, 0.75])))
 
 
 def _middle_half(values: Any, unit: float) -> str:

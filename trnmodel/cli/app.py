@@ -525,11 +525,13 @@ def collective(
     ranks: Annotated[int | None, typer.Option(help="Ranks; default all.", **WHOLE)] = None,
     chips: Annotated[int | None, typer.Option(help="Whole chips instead of ranks.", **WHOLE)] = None,
     algorithm: Annotated[str, typer.Option(help="One by name; default the fastest.")] = "best",
+    in_graph: Annotated[bool, typer.Option(help="Inside a graph: no launch by the host is counted.")] = False,
     as_json: Json = False,
 ) -> None:
     """Time of a collective and its bus bandwidth."""
     with plain_errors(ctx):
-        result = trnmodel.collective(kind, size, system, ranks=ranks, chips=chips, algorithm=algorithm)
+        asked: dict[str, Any] = {"ranks": ranks, "chips": chips, "algorithm": algorithm, "in_graph": in_graph}
+        result = trnmodel.collective(kind, size, system, **asked)
         line = f"{result.card()[0].removeprefix('Collective: ')}, busbw {result.in_words('busbw_bytes_per_s', 'B/s')}"
         _print(ctx, f"{line}, algorithm {result.algorithm}", result.to_frame(bands=True), as_json, [result])
 

@@ -113,7 +113,9 @@ def _graph_s(r: Reading) -> float:
     if runtime is None:
         raise UnreadableRowError(f"instance: no runtime was measured on {r.where}")
     more = float(dict(r.arguments).get("count", 1)) - 1
-    return float(graph_barrier_s(ranks, runtime)) + (more * float(_collective(r, in_graph=True).time_s) if more else 0.0)
+    return float(graph_barrier_s(ranks, runtime)) + (
+        more * float(_collective(r, in_graph=True).time_s) if more else 0.0
+    )
 
 
 def _chip_rates(r: Reading, tune: Tune | None) -> tuple[Any, Any]:

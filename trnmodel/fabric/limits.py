@@ -29,7 +29,7 @@ def hbm_s(kind: str, algorithm: str, message_bytes: NDArray, p: Group) -> NDArra
 
 
 def passes_s(kind: str, message_bytes: NDArray, p: Group, pass_bytes_per_s: NDArray) -> NDArray:
-    """Return the time in which the ranks pass their buffers, and the cards of the machines what must cross between them.
+    """Return the time in which ranks pass their buffers, and the cards of machines what must cross between them.
 
     Within the scale-up domain links carry pieces while the DMA queues pass others. Between machines the library works
     in sequence: within each machine before and after the messages of the network.

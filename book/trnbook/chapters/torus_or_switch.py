@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,7 @@ from trnmodel.fabric.collectives import BUFFERS, collective
 from trnmodel.fabric.graph import SCOPES
 from trnmodel.result import tidy
 
+ON_LINKS: dict[str, Any] = {"in_graph": True, "rate_share": 1.0}  # the fabric alone: no launch, no measured rate
 AS_MANY_LANES = "trn3-torus-144"  # a reading of the torus: no more lanes than a switched chip
 SIZES = 2.0 ** np.arange(12, 31, 0.25)  # of an all-reduce, where the fastest algorithm changes. [B]
 
@@ -158,7 +160,8 @@ def buffer_places(names: Iterable[str], message_bytes: float) -> pd.DataFrame:
         chip = spec.chip.cores / spec.chip.lnc_default
         for ranks in (chip, spec.domain_chips * chip):
             times = [
-                collective("all_reduce", message_bytes, spec, ranks, buffers=place, **ON_LINKS).time_s for place in BUFFERS
+                collective("all_reduce", message_bytes, spec, ranks, buffers=place, **ON_LINKS).time_s
+                for place in BUFFERS
             ]
             bound = "HBM" if times[1] > times[0] else "links"
             rows.append({"system": spec.id, "ranks": ranks, "sbuf_s": times[0], "hbm_s": times[1], "bound": bound})
