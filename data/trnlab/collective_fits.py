@@ -12,8 +12,8 @@ from trnmodel.catalog import load, systems
 from trnmodel.catalog.load import chip
 from trnmodel.catalog.systems import System
 from trnmodel.evidence.cells import number
-from trnmodel.evidence.meanings import decide
 from trnmodel.evidence.collections import collected
+from trnmodel.evidence.meanings import decide
 from trnmodel.evidence.readings import TIMES, call_arguments, joined_alike
 from trnmodel.evidence.rows import LATER, MEASURED, read_rows
 from trnmodel.evidence.search import left_out, line
@@ -294,7 +294,8 @@ def host_calls() -> pd.DataFrame:
     Returns
     -------
     table : pandas.DataFrame
-        run (its number), source, system, machines, ranks, lnc, kind, launcher, job, call, fixed_slots, message_bytes, time_s.
+        run (its number), source, system, machines, ranks, lnc, kind, launcher, job, call, fixed_slots, message_bytes,
+        time_s.
 
     Examples
     --------
@@ -384,8 +385,8 @@ def host_call_table() -> pd.DataFrame:
     Returns
     -------
     table : pandas.DataFrame
-        by ("kind", "ranks", "all"), what, calls, runs, median_error (of absolute ones), middle_error (with its sign) and
-        inside_share: whose error lies between the 5 and 95 percentiles of the other runs' errors.
+        by ("kind", "ranks", "all"), what, calls, runs, median_error (of absolute ones), middle_error (with its sign)
+        and inside_share: whose error lies between the 5 and 95 percentiles of the other runs' errors.
     """
     import pandas as pd
 

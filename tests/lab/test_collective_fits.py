@@ -149,7 +149,7 @@ def test_runs_stand_in_the_order_of_the_rows():
 
 
 def test_shares_of_the_modelled_fabric_by_hand():
-    """Two cores of a Trainium1 chip, 16 DMA engines of 17 GB/s each; the run's two constants over it and over no bytes."""
+    """Two cores of a Trainium1 chip, 16 DMA engines of 17 GB/s each; the run's two constants over both."""
     row = collective_fits.shares().set_index(["series", "system"]).loc[("allr-2", "trn1.32xlarge")]
     fit = collective_fits.fits().set_index("series").loc["allr-2"]
     assert row.model_bytes_per_s == pytest.approx(16 * 17e9, rel=1e-6)
@@ -160,7 +160,7 @@ def test_shares_of_the_modelled_fabric_by_hand():
 
 
 def test_launches_and_passes_of_a_run_by_hand():
-    """32 ranks, all-reduce: 11 messages to 256 KiB, of which the sixth in order takes 400.4 us; then five that count."""
+    """32 ranks, all-reduce: of 11 messages to 256 KiB the sixth in order takes 400.4 us; then five count."""
     runs = collective_fits.launches()
     run = runs[(runs.ranks == 32) & (runs.kind == "all_reduce")].iloc[0]
     assert run.launch_s == pytest.approx(400.401 * US, rel=1e-6)
