@@ -208,7 +208,7 @@ def misses() -> pd.DataFrame:
     Examples
     --------
     >>> round(float(misses().groupby("system").ratio.median()["trn1.32xlarge"]), 1)
-    5.7
+    1.1
     """
     rows = []
     for (series, kind, ranks), run in points().groupby(["series", "kind", "ranks"], sort=False):

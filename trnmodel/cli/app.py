@@ -526,11 +526,16 @@ def collective(
     chips: Annotated[int | None, typer.Option(help="Whole chips instead of ranks.", **WHOLE)] = None,
     algorithm: Annotated[str, typer.Option(help="One by name; default the fastest.")] = "best",
     in_graph: Annotated[bool, typer.Option(help="Inside a graph: no launch by the host is counted.")] = False,
+    rate_share: Annotated[
+        float | None,
+        typer.Option(help="Share of the links' rates that the software reaches; default what was measured.", **NUMBER),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Time of a collective and its bus bandwidth."""
     with plain_errors(ctx):
-        asked: dict[str, Any] = {"ranks": ranks, "chips": chips, "algorithm": algorithm, "in_graph": in_graph}
+        asked: dict[str, Any] = {"ranks": ranks, "chips": chips, "algorithm": algorithm}
+        asked |= {"in_graph": in_graph, "rate_share": rate_share}
         result = trnmodel.collective(kind, size, system, **asked)
         line = f"{result.card()[0].removeprefix('Collective: ')}, busbw {result.in_words('busbw_bytes_per_s', 'B/s')}"
         _print(ctx, f"{line}, algorithm {result.algorithm}", result.to_frame(bands=True), as_json, [result])

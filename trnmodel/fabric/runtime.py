@@ -80,7 +80,7 @@ def launch_s(launcher: str = "torch-distributed", waits: bool = False) -> float:
 
     Examples
     --------
-    >>> launch_s("nki") < launch_s("torch-compile") < launch_s()
+    >>> launch_s("nki") < launch_s() < launch_s(waits=True)
     True
     """
     choice("launcher", launcher, LAUNCHERS)

@@ -155,7 +155,8 @@ def questions(
     racks = f"Public software: {_all(public)} Hand-tuned: {_all(tuned)} {apart}"
     gpus = f"Public software: {_all(planned(dense, speed, rivals))} {called('beside-gpus').capitalize()} compares more."
     own = line("path/to/config.json", speed, "trn2.48xlarge")
-    reduces = "\n".join(f"trnmodel collective all_reduce 64MB {name} --chips 64" for name in FABRICS.values())
+    on_links = "--chips 64 --in-graph --rate-share 1"
+    reduces = "\n".join(f"trnmodel collective all_reduce 64MB {name} {on_links}" for name in FABRICS.values())
     asks = [
         (f"{dense_question}?", _best(best), line(dense, speed)),
         (f"{experts_question}, on NL32x2 or NL72x2?", racks, line(experts, experts_speed, *RACKS)),

@@ -153,7 +153,7 @@ def buffer_places(names: Iterable[str], message_bytes: float) -> pd.DataFrame:
     Examples
     --------
     >>> buffer_places(["trn2.48xlarge"], 1e9).bound.tolist()
-    ['links', 'links']
+    ['HBM', 'links']
     """
     rows = []
     for spec in map(systems.system, listed("names", names)):
