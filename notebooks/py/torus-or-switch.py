@@ -335,8 +335,8 @@ machines = " and ".join(
 Markdown(
     f"{len(likely)} rows of {likely.series.nunique()} runs took {machines} what the public call predicts. Messages from 16 MiB took "
     f"{large.median():.1f} times as long ({large.min():.1f} to {large.max():.1f}). Messages to 64 KiB took {small.min():.2f} to "
-    f"{small.max():.0f} times as long, because the runs mix versions of the software that launch a collective in 6 us or in more than "
-    f"a millisecond. By run the median is {near.iloc[0]:.2f} ({near.index[0]}) to {near.iloc[-1]:.1f} ({near.index[-1]})."
+    f"{small.max():.0f} times as long, because some versions of the test time the device and others the "
+    f"host, and no run states which. By run the median is {near.iloc[0]:.2f} ({near.index[0]}) to {near.iloc[-1]:.1f} ({near.index[-1]})."
 )
 
 # %% [markdown]

@@ -60,7 +60,7 @@ def test_launches_are_those_that_were_measured_by_hand():
     assert 0.2 * MS < launch_s() < 2.9 * MS
     assert launch_s("torch-compile") == pytest.approx(150 * US, rel=0.1)  # 134 to 171 us
     assert launch_s("nki", waits=True) - launch_s("nki") == pytest.approx(0.2 * MS, rel=0.2)  # 159 to 493 us more
-    assert 6 * US < launch_s("nccom-test") < 346 * US
+    assert 2 * US < launch_s("nccom-test") < 336 * US
     with pytest.raises(ValueError, match=r"launcher='jax'.*torch-xla"):
         launch_s("jax")
 
