@@ -438,7 +438,7 @@ def launch_facts() -> dict[str, str]:
     """Return the facts of launches and of passes: id and the middle half of the runs."""
     runs, own = launches(), "neuron-runtime"
     floors: dict[str, Any] = {name: list(one.launch_s) for name, one in runs.groupby("launcher")}
-    floors["nccom-test"] = test_launches_s()
+    floors["nccom-test"] = nccom_launches_s()
     floors["torch-xla"] = [number(row["value"]) * TIMES[row["unit"]] for row in _lazy_rows()]
     found = {f"{own}/collective_launch_s:{name}/project": _middle_half(x, US) for name, x in floors.items()}
     found[f"{own}/collective_wait_s/project"] = _middle_half(waiting_s(), US)
@@ -449,7 +449,7 @@ def launch_facts() -> dict[str, str]:
     return found
 
 
-def test_launches_s() -> NDArray:
+def nccom_launches_s() -> NDArray:
     """Return what each run of AWS's test on one machine takes beyond the links with an empty message, in s.
 
     A run is one of `fits`, or the messages to 64 KiB of a count of ranks on a page that states no platform.
@@ -461,8 +461,8 @@ def test_launches_s() -> NDArray:
     for row in read_rows(LATER):
         if row["kind"] == "collective" and row["unit"] in TIMES and decide(row).use == "platform not stated":
             asked = dict(call_arguments(decide(row).arguments))
-            if asked["message_bytes"] <= REGIME:
-                each = small.setdefault((row["source"], asked["ranks"]), [])
+            if float(asked["message_bytes"]) <= REGIME:
+                each = small.setdefault((row["source"], float(asked["ranks"])), [])
                 each.append(number(row["value"]) * TIMES[row["unit"]])
     found += [("all_reduce", ranks, np.median(times)) for (_, ranks), times in small.items()]
     links = [float(collective(kind, 0.0, MACHINES[0], ranks=ranks, **ON_LINKS).time_s) for kind, ranks, _ in found]
