@@ -206,6 +206,7 @@ def test_a_row_without_a_path_is_refused_or_wider():
     )
     assert (silent["skipped"], eager["skipped"], xla["skipped"]) == ("", "", "")
     assert silent["predicted"] == pytest.approx(eager["predicted"])  # the chip's default
+    assert silent["high"] / silent["low"] > 1.2 * eager["high"] / eager["low"]
     assert xla["predicted"] - eager["predicted"] == pytest.approx((launch_s("torch-xla") - launch_s()) / US)
     assert eager["predicted"] - test["predicted"] == pytest.approx((launch_s() - launch_s("nccom-test")) / US)
 
