@@ -534,9 +534,9 @@ def collective(
 ) -> None:
     """Time of a collective and its bus bandwidth."""
     with plain_errors(ctx):
-        asked: dict[str, Any] = {"ranks": ranks, "chips": chips, "algorithm": algorithm}
-        asked |= {"in_graph": in_graph, "rate_share": rate_share}
-        result = trnmodel.collective(kind, size, system, **asked)
+        options: dict[str, Any] = {"ranks": ranks, "chips": chips, "algorithm": algorithm}
+        options |= {"in_graph": in_graph, "rate_share": rate_share}
+        result = trnmodel.collective(kind, size, system, **options)
         line = f"{result.card()[0].removeprefix('Collective: ')}, busbw {result.in_words('busbw_bytes_per_s', 'B/s')}"
         _print(ctx, f"{line}, algorithm {result.algorithm}", result.to_frame(bands=True), as_json, [result])
 
