@@ -210,6 +210,7 @@ def test_tree_names_no_machine_and_no_registry():
 
 LOOKED_UP = {  # below the chapters: what still asks data by name, and why it is no value of a machine
     "trnmodel.fabric.runtime.graph_barrier_s": "a fit of the runtime that the argument names",
+    "trnmodel.fabric.runtime.launch_s": "a fit of the software that the argument names",
     "trnmodel.fabric.wiring.answers": "what the graphs of the catalogue answer, computed before",
     "trnmodel.fabric.scaleout.distances": "fibre and optics, which no system has as parts yet",
     "trnmodel.fabric.scaleout.nic": "ports and modules of AWS's network, which no system has as parts yet",

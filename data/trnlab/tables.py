@@ -78,6 +78,8 @@ TABLES: Mapping[str, Callable[[], pd.DataFrame]] = {
     "collective_contract": collective_fits.contract,
     "collective_curves": collective_fits.curves,
     "collective_fits": collective_fits.fits,
+    "collective_host_calls": collective_fits.host_call_table,
+    "collective_launchers": collective_fits.launchers,
     "collective_misses": collective_fits.misses,
     "collective_recomputed": collective_fits.recomputed,
     "collective_shares": collective_fits.shares,

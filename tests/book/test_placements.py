@@ -84,14 +84,17 @@ def test_the_share_of_latency_is_that_of_the_algorithm_taken():
     assert rack.latency_share[2048] < 0.02
 
 
+ON_LINKS = {"in_graph": True, "rate_share": 1.0}  # fabrics alone
+
+
 @pytest.mark.parametrize("tokens", [1.0, 32.0, 512.0])
 def test_latency_and_its_share_by_the_public_call(tokens):
     """The two passes again by `tm.collective`, its own choice of algorithm at each size, and that one when empty."""
     spec, chips = tm.system("trn3-nl32x2-torus"), 64
     row = placements.exchanges("deepseek-v3", [spec], [tokens]).set_index("experts_over").loc["world"]
     out = row.dispatch_bytes / (1 - 1 / chips)  # in one byte an element; two on the way back
-    passes = [tm.collective("all_to_all", size, spec, chips, lnc=8) for size in (out, 2 * out)]
-    empty = [tm.collective("all_to_all", 0.0, spec, chips, str(one.algorithm), lnc=8) for one in passes]
+    passes = [tm.collective("all_to_all", size, spec, chips, lnc=8, **ON_LINKS) for size in (out, 2 * out)]
+    empty = [tm.collective("all_to_all", 0.0, spec, chips, str(one.algorithm), lnc=8, **ON_LINKS) for one in passes]
     assert row.layer_s == pytest.approx(sum(float(one.time_s) for one in passes))
     assert row.latency_share == pytest.approx(sum(float(one.time_s) for one in empty) / row.layer_s)
 
@@ -108,7 +111,7 @@ def test_a_large_exchange_of_the_world_is_the_golden_bound(root):
     rows = pd.read_csv(root / "tests" / "golden" / "fabric_all_to_all.csv")
     row = rows[rows.topology == "Trn3-NL72x2"].iloc[0]
     spec = tm.system(LARGE)
-    found = tm.collective("all_to_all", row.S_bytes, spec, ranks=144, lnc=8, alpha_s=0.0)
+    found = tm.collective("all_to_all", row.S_bytes, spec, ranks=144, lnc=8, alpha_s=0.0, **ON_LINKS)
     assert float(found.time_s) * 1e6 == pytest.approx(float(row.time_us), rel=1e-6)
 
 

@@ -111,10 +111,8 @@ def test_twins_are_a_chip_and_its_like_in_the_other_rack():
     per_chip = 8 / lnc
     # of 8 experts of 256 on two chips each holds one with 1 - (128 over 8) / (256 over 8): 2 x 0.99626 copies
     copies = 2 * (1 - np.prod([(128 - k) / (256 - k) for k in range(8)]))
-    seconds = [
-        tm.collective("all_to_all", width * 16 * copies * 7168 / per_chip, AIR, ranks=2, stride=32 * per_chip, lnc=lnc)
-        for width in (1, 2)
-    ]
+    asked = {"ranks": 2, "stride": 32 * per_chip, "lnc": lnc, "in_graph": True, "rate_share": 1.0}
+    seconds = [tm.collective("all_to_all", width * 16 * copies * 7168 / per_chip, AIR, **asked) for width in (1, 2)]
     assert twins.layer_s == pytest.approx(sum(float(one.time_s) for one in seconds), rel=1e-9)
 
 

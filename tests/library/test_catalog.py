@@ -180,8 +180,10 @@ def test_range_is_a_pair_where_open_and_equal_where_decided():
     assert chip.range("tdp_w") == (700.0, 1000.0)
     assert chip.range("hbm_bytes") == (144 * GIB, 144 * GIB)
     assert chip.range("peak_flop_per_s[bf16]") == (671e12, 671e12)
-    links = {"hop_s", "intra_chip_bytes_per_s"}
-    assert set(chip.ranges) == links | {"hbm_bytes_per_s", "collective_cores", "busy_core_share", "tdp_w"}
+    passes = {f"collective_pass_bytes_per_s[{cores}]" for cores in (1, 2)}
+    own = {"hbm_bytes_per_s", "collective_cores", "hop_s", "intra_chip_bytes_per_s", "tdp_w", "collective_launch_s"}
+    own |= {"busy_core_share"}
+    assert set(chip.ranges) == own | passes
     assert not tm.system("trn2.48xlarge").ranges
 
 

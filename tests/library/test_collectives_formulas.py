@@ -27,7 +27,7 @@ TRN3_TIERS = {"Trn3-NL32x2": (2, 16, 2), "Trn3-NL72x2": (4, 18, 2)}
 def switched(kind, algorithm, message_bytes, n_ranks, alpha_s, bytes_per_s_per_dir):
     """Time on one switch, by the public call: as many chips as wanted of one rank each."""
     domain = {"scaleup_domain_chips": 1024, "scaleup_bytes_per_s_per_dir": bytes_per_s_per_dir}
-    asked = {"ranks": n_ranks, "algorithm": algorithm, "alpha_s": alpha_s, "floor_s": 0.0, "rate_share": 1.0}
+    asked = {"ranks": n_ranks, "algorithm": algorithm, "alpha_s": alpha_s, "launch_s": 0.0, "rate_share": 1.0}
     return tm.collective(kind, message_bytes, replace(tm.chip("h100"), **domain), **asked).time_s
 
 

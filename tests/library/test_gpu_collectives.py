@@ -31,7 +31,7 @@ MEASURED = pd.DataFrame(
 )
 SYSTEMS = {"a100_sxm": "hgx-a100", "h100_sxm": "hgx-h100", "b200_sxm": "hgx-b200", "gb200": "gb200-nvl72"}
 RINGS = ("all_reduce", "all_gather", "reduce_scatter")
-CONSTANTS = ("hop_s", "collective_floor_s", "collective_rate_share")
+CONSTANTS = ("hop_s", "collective_launch_s", "collective_rate_share")
 FUSED = ["TRTLLM", "vLLM_custom_graph", "SGLang_CustomAllReduce_graph"]
 KINDS = {kind: (kind, "ring") for kind in RINGS} | {"alltoall": ("all_to_all", "phased")}
 ERRORS = {  # median and worst signed error of NCCL by kind and machine
@@ -94,7 +94,7 @@ def test_constants_of_the_catalog_are_those_of_the_fit(device, system):
     shipped = [getattr(chip, name) for name in CONSTANTS]
 
     def logs(values):
-        own = dict(zip(("alpha_s", "floor_s", "rate_share"), values, strict=True))
+        own = dict(zip(("alpha_s", "launch_s", "rate_share"), values, strict=True))
         return np.log(1 + errors(rows, system, **own))
 
     most = [search.LARGEST, search.LARGEST, -math.log(shipped[2])]
@@ -112,7 +112,7 @@ def test_fused_kernels_start_in_less_than_a_library_call(device, system, kernel)
     rows = MEASURED[(MEASURED.device == device) & (MEASURED.kernel == kernel) & (MEASURED.message_bytes <= 65536)]
     found = errors(rows, system, "best")
     assert 0.3 < found.median() < 2.0
-    assert errors(rows, system, "best", floor_s=3e-6).abs().median() < 0.45
+    assert errors(rows, system, "best", launch_s=3e-6).abs().median() < 0.45
 
 
 @pytest.mark.parametrize("system", SYSTEMS.values())
@@ -120,9 +120,9 @@ def test_constants_can_be_replaced_and_the_bound_stays_one(system):
     spec = tm.system(system)
     sizes, asked = np.geomspace(1, 1e9, 12), {"ranks": 4, "algorithm": "ring"}
     shipped = tm.collective("all_reduce", sizes, spec, **asked)
-    ideal = {"collective_floor_s": 0.0, "collective_rate_share": 1.0}
+    ideal = {"collective_launch_s": 0.0, "collective_rate_share": 1.0}
     bare = tm.collective("all_reduce", sizes, replace(spec, chip=replace(spec.chip, **ideal)), **asked)
-    given = tm.collective("all_reduce", sizes, spec, floor_s=0.0, rate_share=1.0, **asked)
+    given = tm.collective("all_reduce", sizes, spec, launch_s=0.0, rate_share=1.0, **asked)
     assert given.time_s == pytest.approx(bare.time_s)
     assert np.all(shipped.time_s > given.time_s)
     assert np.all(given.time_s >= given.lower_bound_s)

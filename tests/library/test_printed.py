@@ -110,8 +110,10 @@ CALLS: dict[str, Callable[[], Any]] = {
     "training step, several points": lambda: trained(global_batch=[64, 128]),
     "training run": lambda: tm.train_run(SMALL, TRN2, tokens=1e12, chips=64),
     "training runs": lambda: tm.train_run(SMALL, [TRN2, TRN3, "gb200-nvl72"], tokens=1e12, chips=144),
-    "collective": lambda: tm.collective("all_reduce", 2.0**20, TRN2, chips=16),
-    "collective, several points": lambda: tm.collective("all_reduce", [2.0**20, 2.0**30], TRN2, chips=16),
+    "collective": lambda: tm.collective("all_reduce", 2.0**20, TRN2, chips=16, in_graph=True, rate_share=1.0),
+    "collective, several points": lambda: tm.collective(
+        "all_reduce", [2.0**20, 2.0**30], TRN2, chips=16, in_graph=True, rate_share=1.0
+    ),
     "kernel": lambda: tm.kernel.matmul("trainium2", 1024, 1024, 1024),
     "kernel, several points": lambda: tm.kernel.matmul("trainium2", [128, 1024], 1024, 1024),
     "kernel of attention": lambda: tm.kernel.attention("trainium2", 2048, 2048, 8),

@@ -39,12 +39,14 @@ MOVED = {
         reduced(replace(TORUS, count=2, scaleout_hop_s=latency)) for latency in (TORUS.scaleout_hop_s, 9e-5)
     ),
     "lane_bytes_per_s_per_dir": lambda: (
-        reduced(RACKS, 2**28),
-        reduced(replace(RACKS, lane_bytes_per_s_per_dir=4e9), 2**28),
+        reduced(RACKS, 2**28, rate_share=1.0),
+        reduced(replace(RACKS, lane_bytes_per_s_per_dir=4e9), 2**28, rate_share=1.0),
     ),
     "scaleup_bytes_per_s_per_dir": lambda: (
-        reduced(TORUS, 2**28),
-        reduced(replace(TORUS, scaleup_bytes_per_s_per_dir={"instance": 1e11, "ultraserver": 1e11}), 2**28),
+        reduced(TORUS, 2**28, rate_share=1.0),
+        reduced(
+            replace(TORUS, scaleup_bytes_per_s_per_dir={"instance": 1e11, "ultraserver": 1e11}), 2**28, rate_share=1.0
+        ),
     ),
     "network_bytes_per_s_per_dir": lambda: tuple(
         reduced(replace(TORUS, count=2, network_bytes_per_s_per_dir=rate), 2**28) for rate in (16e11, 1e11)

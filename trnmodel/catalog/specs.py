@@ -336,10 +336,11 @@ class Chip(Spec):
     the cores that reach a bank of HBM together. `default_stack` is the software where a call names none,
     `encoder_stack` that of an encoder, `hand_tuned_stack` the scenario that "hand-tuned" means, `training_stack` and
     `hand_tuned_training_stack` what trains. `algorithm_max_bytes` ends the messages of an algorithm of AWS's library,
-    and `hbm_accesses_per_pair` counts what its rings read and write. A collective takes `collective_floor_s` beside
-    its steps and reaches `collective_rate_share` of the links where a library was measured.
-    `intra_chip_bytes_per_s` is what the ranks of one chip send each other, all together, in a collective that a host
-    launches; an all-reduce inside a graph passes the ranks of each chip at that rate too.
+    and `hbm_accesses_per_pair` counts what its rings read and write. A collective that a host launches takes
+    `collective_launch_s` beside its steps. It reaches `collective_rate_share` of the links where a library of GPUs
+    was measured; on NeuronCores the buffer of each rank passes through its DMA queues at
+    `collective_pass_bytes_per_s`, by the physical cores of the rank. `intra_chip_bytes_per_s` is what the ranks of
+    one chip send each other, all together, in an all-reduce of a graph.
     """
 
     COUNTS = frozenset({"cores", "hbm_bank_cores", "scaleup_domain_chips"})
@@ -391,8 +392,9 @@ class Chip(Spec):
     scaleout_max_bytes_per_s_per_dir: float = NAN
     hop_s: float = NAN
     intra_chip_bytes_per_s: float = NAN
-    collective_floor_s: float = 0.0
+    collective_launch_s: float = 0.0
     collective_rate_share: float = 1.0
+    collective_pass_bytes_per_s: Mapping[str, float] = mapping_field()
     tdp_w: float = NAN
     idle_share: float = NAN
     all_in_w: float = NAN

@@ -525,11 +525,18 @@ def collective(
     ranks: Annotated[int | None, typer.Option(help="Ranks; default all.", **WHOLE)] = None,
     chips: Annotated[int | None, typer.Option(help="Whole chips instead of ranks.", **WHOLE)] = None,
     algorithm: Annotated[str, typer.Option(help="One by name; default the fastest.")] = "best",
+    in_graph: Annotated[bool, typer.Option(help="Inside a graph: no launch by the host is counted.")] = False,
+    rate_share: Annotated[
+        float | None,
+        typer.Option(help="Share of the links' rates that the software reaches; default what was measured.", **NUMBER),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Time of a collective and its bus bandwidth."""
     with plain_errors(ctx):
-        result = trnmodel.collective(kind, size, system, ranks=ranks, chips=chips, algorithm=algorithm)
+        options: dict[str, Any] = {"ranks": ranks, "chips": chips, "algorithm": algorithm}
+        options |= {"in_graph": in_graph, "rate_share": rate_share}
+        result = trnmodel.collective(kind, size, system, **options)
         line = f"{result.card()[0].removeprefix('Collective: ')}, busbw {result.in_words('busbw_bytes_per_s', 'B/s')}"
         _print(ctx, f"{line}, algorithm {result.algorithm}", result.to_frame(bands=True), as_json, [result])
 

@@ -19,6 +19,7 @@ from trnmodel.evidence.meanings_common import (
     without_blanks,
 )
 from trnmodel.evidence.records import Record, is_known
+from trnmodel.fabric.runtime import LAUNCHERS, NONE
 from trnmodel.units import KIB
 
 KERNELS = {
@@ -37,6 +38,7 @@ PARTITIONS = 128  # of SBUF
 FP32_BYTES = 4
 VECTORS = 3  # that an addition moves: two operands and the sum
 SIZED = ("message_bytes", "message_kib", "message_mib", "message_gib")
+ON_DEVICE = ("nki", "torch-compile")  # whose calls leave nothing to the host but the launch
 CODE_USES = {"torch-trace": "framework-trace", "torch-compile": "framework-compile", "compiler": "compiler"}
 
 VERSION_USES = {"baseline": "kernels before tuning", "dropped": "kernels not kept"}
@@ -232,9 +234,29 @@ def collective(row: Mapping[str, str], record: Record) -> Question:
     if record.graph == "step":
         return Question("collective-in-step", arguments | {"stack": "gpu-serving"}, use)
     name = "graph-time" if record.graph == "yes" else COLLECTIVES[record.measure]
-    if not record.series and ("launch" in record.inside or "host" in record.inside):
-        raise UnreadableRowError(f"{MEANING}: the time holds launches by the host, and the model has none")
-    return Question(name, arguments, use)
+    if name == "graph-time" or record.each or record.engine == "nccl":
+        return Question(name, arguments | ({"launcher": NONE} if record.each else {}), use)
+    launcher = _launcher(record)
+    unknown = () if launcher or record.server_of else ("engine",)
+    return Question(name, arguments | without_blanks({"launcher": launcher, "waits": record.waits}), use, unknown)
+
+
+def _launcher(record: Record) -> str:
+    """Return what launched a collective; blank where the row says nothing about a launch.
+
+    Raises UnreadableRowError for a time that holds copies by the host, or a launch by a path that it does not name.
+    """
+    launched = "launch" in record.inside or "host" in record.inside
+    if "copies" in record.inside or (launched and "host" in record.inside and record.engine in ON_DEVICE):
+        raise UnreadableRowError(f"{MEANING}: the time holds work of the host on the message, and the model has none")
+    if record.engine in LAUNCHERS:
+        return record.engine
+    if launched:
+        raise UnreadableRowError(
+            f"{MEANING}: the time holds a launch, and the row does not say by what; a column engine with one of "
+            f"{', '.join(LAUNCHERS)} would"
+        )
+    return ""
 
 
 def _require_message(row: Mapping[str, str], record: Record) -> None:

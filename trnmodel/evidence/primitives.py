@@ -11,7 +11,7 @@ from trnmodel.catalog.systems import System
 from trnmodel.evidence.cells import UnreadableRowError
 from trnmodel.evidence.readings import Reading, Tune, joined, machine, stack_of
 from trnmodel.fabric.collectives import Collective, collective
-from trnmodel.fabric.runtime import RUNTIMES, graph_barrier_s
+from trnmodel.fabric.runtime import NONE, RUNTIMES, graph_barrier_s, launch_s
 from trnmodel.formulas import roofline
 from trnmodel.formulas.bounds import busbw_factor
 from trnmodel.kernels import kernel
@@ -76,11 +76,21 @@ def message(r: Reading) -> tuple[str, float, float]:
     return str(arguments["kind"]), float(arguments["ranks"]), float(arguments["message_bytes"])
 
 
-def _collective(r: Reading) -> Collective:
+def _collective(r: Reading, in_graph: bool = False) -> Collective:
     kind, ranks, size = message(r)
     algorithm = str(dict(r.arguments).get("algorithm", "best"))
-    where = joined(r, ranks)
-    return collective(kind, size, where, ranks=ranks, lnc=r.mapping[3], algorithm=algorithm).require_valid()
+    where = joined(r, ranks, spread=True)
+    launch = {"in_graph": in_graph} | _launch(r)
+    return collective(kind, size, where, ranks=ranks, lnc=r.mapping[3], algorithm=algorithm, **launch).require_valid()
+
+
+def _launch(r: Reading) -> dict[str, Any]:
+    """Return the launch of a reading's collective, where the row says what launched it; else the chip's own counts."""
+    arguments = dict(r.arguments)
+    launcher = str(arguments.get("launcher", ""))
+    if launcher == NONE:
+        return {"in_graph": True}
+    return {"launch_s": launch_s(launcher, waits=arguments.get("waits") == "yes")} if launcher else {}
 
 
 def in_step_s(r: Reading, tune: Tune | None, kind: str, message_bytes: Any, ranks: float) -> Any:
@@ -104,7 +114,9 @@ def _graph_s(r: Reading) -> float:
     if runtime is None:
         raise UnreadableRowError(f"instance: no runtime was measured on {r.where}")
     more = float(dict(r.arguments).get("count", 1)) - 1
-    return float(graph_barrier_s(ranks, runtime)) + (more * float(_collective(r).time_s) if more else 0.0)
+    return float(graph_barrier_s(ranks, runtime)) + (
+        more * float(_collective(r, in_graph=True).time_s) if more else 0.0
+    )
 
 
 def _chip_rates(r: Reading, tune: Tune | None) -> tuple[Any, Any]:

@@ -184,7 +184,7 @@ def machine(r: Reading) -> System | Chip:
     return _machine(r.where, float(arguments.get("hbm_bytes_per_s", 0)), layers)
 
 
-def joined(r: Reading, ranks: float) -> System | Chip:
+def joined(r: Reading, ranks: float, spread: bool = False) -> System | Chip:
     """Return the machine of a reading, or as many as its row names where one has too few ranks.
 
     Parameters
@@ -193,6 +193,8 @@ def joined(r: Reading, ranks: float) -> System | Chip:
         What a row means. [-]
     ranks : float
         Ranks that work together. [-]
+    spread : bool
+        Whether ranks that one machine could hold are on all machines alike, as those of a collective are. [-]
 
     Returns
     -------
@@ -211,7 +213,48 @@ def joined(r: Reading, ranks: float) -> System | Chip:
     where = machine(r)
     if isinstance(where, Chip) or r.machines == 1:
         return where
+    if spread:
+        return joined_alike(where, r.machines, ranks, r.mapping[3])
     return replace(where, count=r.machines) if ranks > where.chips * site(where, r.mapping[3]).ranks_per_chip else where
+
+
+def joined_alike(where: System | str, machines: int, ranks: float, lnc: int | None) -> System:
+    """Return machines that have as many of the ranks each: all of their chips work, or one of each.
+
+    Raises UnreadableRowError for ranks that fill several chips of a machine and not all.
+
+    Examples
+    --------
+    >>> [joined_alike("trn2.48xlarge", 2, ranks, 2).domain_chips for ranks in (8, 128)]
+    [1, 16]
+    """
+    one = system(where) if isinstance(where, str) else where
+    per_chip = site(one, lnc).ranks_per_chip
+    if machines == 1:
+        return one
+    if ranks > one.chips * per_chip or ranks == machines * one.chips * per_chip:
+        return replace(one, count=machines)
+    if ranks % machines or ranks > machines * per_chip:
+        raise UnreadableRowError(
+            f"ranks {ranks:g} on {machines} machines: allowed are as many on each, on one of its chips or on all"
+        )
+    return _chips_apart(Same(one), machines)
+
+
+@lru_cache(maxsize=64)
+def _chips_apart(where: Same[System], machines: int) -> System:
+    """Return machines of which one chip each works, with its share of their network."""
+    whole = where.it
+    one: dict[str, Any] = {
+        "fabric": "single",
+        "domain_chips": 1,
+        "torus_shape": (),
+        "compute_trays_per_rack": math.nan,
+        "racks": math.nan,
+    }
+    return replace(
+        whole, count=machines, network_bytes_per_s_per_dir=whole.network_bytes_per_s_per_dir / whole.chips, **one
+    )
 
 
 def stack_of(r: Reading, tune: Tune | None = None) -> Efficiencies:

@@ -161,6 +161,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     graph: str = ""
     count: float = nan
     each: str = ""
+    waits: str = ""  # "yes": the host waits for each call before the next
     series: str = ""  # the listing that a line of a sweep belongs to
     q: float = nan
     gpu: str = ""

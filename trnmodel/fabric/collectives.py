@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import TINY, Same, choice, numbers, refuse, share, together
+from trnmodel.arguments import HUGE, TINY, Same, choice, numbers, refuse, share, together
 from trnmodel.bands import plain_basis
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip, shapes
@@ -23,10 +23,10 @@ from trnmodel.catalog.stacks import IDEAL, Efficiencies
 from trnmodel.catalog.stacks import find as find_stack
 from trnmodel.catalog.systems import System, chip_of
 from trnmodel.catalog.systems import system as find_system
-from trnmodel.declared import MACHINE, STACK, Checked, Integer, Named, Numbers, Word, declare
+from trnmodel.declared import MACHINE, STACK, Checked, Flag, Integer, Named, Numbers, Word, declare
 from trnmodel.fabric.algorithms import ALGORITHMS, CONVEX, CURVED, POLICIES, Algorithm, in_graph
 from trnmodel.fabric.groups import SPECS, Group, hierarchy, place
-from trnmodel.fabric.limits import hbm_s, lower_bound_s
+from trnmodel.fabric.limits import hbm_s, lower_bound_s, passes_s
 from trnmodel.formulas.bounds import busbw_bytes_per_s
 from trnmodel.result import Basis, Grounded, blank, reason_mask
 from trnmodel.units import Numeric
@@ -47,7 +47,8 @@ TIED = 1e-12  # share of a time, up to which the first of two algorithms is name
 class CollectiveQuestion:
     """What a call of `collective` asks, with names resolved, numbers checked and defaults filled in.
 
-    No `efficiencies` are a call from the host; an `alpha_s` of None is the documented latency of each tier.
+    No `efficiencies` are those of no software stack; an `alpha_s` of None is the documented latency of each tier. A
+    `rate_share` of None is what the software of the chip reaches.
     """
 
     kind: str
@@ -58,8 +59,8 @@ class CollectiveQuestion:
     alpha_s: Numeric | None
     lnc: int
     stride: NDArray
-    floor_s: NDArray
-    rate_share: NDArray
+    launch_s: NDArray
+    rate_share: NDArray | None
     buffers: str
     efficiencies: Efficiencies | None
 
@@ -184,7 +185,7 @@ def _wire(
     `ideal` is the wire of the same ranks without start-ups, where a cache holds it for all stacks.
     """
     ranks, stride, lnc = placed
-    group = place(where, np.asarray(ranks), np.asarray(stride), lnc, alpha_s, launched=e is None)
+    group = place(where, np.asarray(ranks), np.asarray(stride), lnc, alpha_s)
     if e is None and alpha_s is None and group.alpha_is_unknown:
         _refuse_unknown_latency(where)
     formulas, straight = candidates(kind, e, algorithm), {}
@@ -415,11 +416,12 @@ def _spread_s(
     alpha_s=Numbers(),
     lnc=Integer(),
     stride=Numbers(1, whole=True),
-    floor_s=Numbers(),
+    launch_s=Numbers(),
     rate_share=Numbers(TINY, 1),
     buffers=Word(BUFFERS),
     chips=Numbers(1, MOST_CHIPS_OF_A_GROUP, whole=True),
     efficiencies=STACK,
+    in_graph=Flag(),
 )
 def collective(
     kind: str,
@@ -430,11 +432,12 @@ def collective(
     alpha_s: Numeric | None = None,
     lnc: int | None = None,
     stride: Numeric = 1,
-    floor_s: Numeric | None = None,
+    launch_s: Numeric | None = None,
     rate_share: Numeric | None = None,
     buffers: str = "sbuf",
     chips: Numeric | None = None,
     efficiencies: str | Efficiencies | None = None,
+    in_graph: bool | None = None,
 ) -> Collective:
     """Time of one collective on a system, tier by tier.
 
@@ -459,11 +462,13 @@ def collective(
         Physical cores of a rank. Default: the chip's. [-]
     stride : numeric, optional
         Ranks from one member of the group to the next; the groups between them run at the same time. [-]
-    floor_s : numeric, optional
-        What a call costs besides (`evidence.collective_fits`). Default: that of the chip, 0 in a software stack. [s]
+    launch_s : numeric, optional
+        Time that the call by the host adds, once. Default: 0 in a graph, else that of the chip: of torch.distributed on
+        NeuronCores (other software: `fabric.runtime.launch_s`), of NCCL on GPUs. [s]
     rate_share : numeric, optional
-        Share of the fabric's rates that the software reaches, above 0, at most 1. Default: that of the chip, 1 for a
-        NeuronCore and within a software stack. [-]
+        Share of the fabric's rates that the software reaches, above 0, at most 1. Default: that of the chip, 1 within a
+        software stack. On NeuronCores the default is all of the fabric's rates and, without a software stack, the
+        chip's `collective_pass_bytes_per_s` beside them, which a given share replaces: 1 is the fabric alone. [-]
     buffers : {"sbuf", "hbm"}
         Where data waits between steps: "sbuf" leaves the links alone to bound, "hbm" adds the reads and writes of HBM
         that AWS documents for rings and KangaRing. [-]
@@ -471,8 +476,11 @@ def collective(
         Whole chips that take part with all their ranks, instead of `ranks`. [-]
     efficiencies : str or Efficiencies, optional
         Software stack whose steps send this message, with its in-graph all-reduces and its latency: "public" (the
-        chip's own), "hand-tuned", "ideal" (no latency), an id, or an object. Default: a call from the host, with
-        documented latencies and a chip's own `intra_chip_bytes_per_s`. [-]
+        chip's own), "hand-tuned", "ideal" (no latency), an id, or an object. Default: none, with documented latencies
+        and the rates that were measured outside a stack. [-]
+    in_graph : bool, optional
+        Whether the collective runs inside a graph, so that no launch is counted. Default: within a software stack it
+        does, and without one it is a call from the host. [-]
 
     Returns
     -------
@@ -494,6 +502,9 @@ def collective(
     >>> small, large = collective("all_reduce", [1024, 2**30], "trn2.48xlarge").algorithm
     >>> small, large
     ('one_shot', 'multiport_bucket')
+    >>> host, graph = (collective("all_reduce", 1024, "trn2.48xlarge", in_graph=inside) for inside in (False, True))
+    >>> bool(host.time_s == graph.time_s + __import__("trnmodel").chip("trainium2").collective_launch_s)
+    True
     """
     kind = load.resolve("collective", kind, "kind")
     choice("algorithm", algorithm, ("best", *ALGORITHMS[kind]))
@@ -501,16 +512,17 @@ def collective(
     chip = chip_of(where)
     e, lnc = None if efficiencies is None else find_stack(chip, efficiencies, "efficiencies"), chip.logical(lnc)
     sizes = _sizes(where, lnc, message_bytes, ranks, chips, stride)
-    own_floor, own_share = (chip.collective_floor_s, chip.collective_rate_share) if e is None else (0.0, 1.0)
-    sizes["floor_s"] = numbers("floor_s", own_floor) if floor_s is None else np.asarray(floor_s)
-    sizes["rate_share"] = share("rate_share", own_share, TINY) if rate_share is None else np.asarray(rate_share)
+    own_launch = 0.0 if (e is not None if in_graph is None else in_graph) else chip.collective_launch_s
+    sizes["launch_s"] = numbers("launch_s", own_launch) if launch_s is None else np.asarray(launch_s)
+    shared = np.ones(()) if rate_share is None else np.asarray(rate_share)
     alpha: Any = own_alpha_s(e, where) if alpha_s is None else alpha_s
-    together(**sizes, alpha_s=np.zeros(np.shape(alpha)), **shapes(system=where, efficiencies=e))
+    together(**sizes, rate_share=shared, alpha_s=np.zeros(np.shape(alpha)), **shapes(system=where, efficiencies=e))
     question = CollectiveQuestion(
         kind=kind,
         system=where,
         algorithm=algorithm,
         alpha_s=None if alpha_s is None else alpha,
+        rate_share=None if rate_share is None else shared,
         lnc=lnc,
         buffers=buffers,
         efficiencies=e,
@@ -519,11 +531,34 @@ def collective(
     return _timed(question)
 
 
+def _rates(q: CollectiveQuestion) -> tuple[NDArray, NDArray]:
+    """Return the share of the links that the software reaches, and the rate of a rank's DMA queues.
+
+    A share that is given stands for both, and so does a software stack.
+    """
+    chip = chip_of(q.system)
+    if q.rate_share is not None or q.efficiencies is not None:
+        return np.asarray(1.0 if q.rate_share is None else q.rate_share), np.asarray(HUGE)
+    passing = numbers("collective_pass_bytes_per_s", pass_bytes_per_s(chip, q.lnc), TINY)
+    return share("rate_share", chip.collective_rate_share, TINY), passing
+
+
+def pass_bytes_per_s(chip: Chip, lnc: int) -> Any:
+    """Return the rate of a rank's DMA queues: of as many physical cores, or of the most below that were measured.
+
+    Without a measured rate nothing but the links bounds.
+    """
+    sizes = [int(cores) for cores in chip.collective_pass_bytes_per_s]
+    below = [cores for cores in sizes if cores <= lnc] or sizes
+    return chip.collective_pass_bytes_per_s[str(max(below))] if below else HUGE
+
+
 def _timed(q: CollectiveQuestion) -> Collective:
     """Return the answer to a checked question."""
     kind, where, e, lnc = q.kind, q.system, q.efficiencies, q.lnc
     alpha = own_alpha_s(e, where) if q.alpha_s is None else q.alpha_s
-    m, n, step, floor, reached = np.broadcast_arrays(q.message_bytes, q.ranks, q.stride, q.floor_s, q.rate_share)
+    given = q.message_bytes, q.ranks, q.stride, q.launch_s
+    m, n, step, launch, reached, passing = np.broadcast_arrays(*given, *_rates(q))
     if q.alpha_s is None and not q.ranks.ndim and not q.stride.ndim:
         placed = float(q.ranks), float(q.stride), lnc
         wire, bound = _wires(Same(where), Same(e))(kind, q.algorithm, *placed), _bounds(Same(where))(kind, *placed) * m
@@ -538,7 +573,8 @@ def _timed(q: CollectiveQuestion) -> Collective:
         times = np.maximum(times, np.stack(bounds_s, -1))
     least = np.fmin.reduce(times, axis=-1)
     fastest = np.argmax(times <= least[..., None] * (1 + TIED), axis=-1)
-    time = np.where(n > 1, least + floor, 0.0)
+    passed = passes_s(kind, m, group, passing) if np.any(passing < HUGE) else 0.0
+    time = np.where(n > 1, np.maximum(least, passed) + launch, 0.0)
     mask = reason_mask(n * step > group.total, np.isnan(time))
     answered: dict[str, Any] = blank(mask, time_s=time, lower_bound_s=bound)
     return Collective(

@@ -209,13 +209,11 @@ def place(
     stride: NDArray,
     lnc: int | None = None,
     alpha_s: Numeric | None = None,
-    launched: bool = False,
 ) -> Group:
     """Lay every `stride`-th rank on its tiers; the groups between run at the same time and share chips and links.
 
     Ranks that do not fill their tiers evenly are laid as the next larger number that does, the rest on the outermost. A
-    latency of NaN is that of each tier. A group within one chip that a host has `launched` reaches the chip's
-    `intra_chip_bytes_per_s` where that was measured, else the rate of its DMA engines.
+    latency of NaN is that of each tier.
     """
     levels = hierarchy(Same(where), chip_of(where).logical(lnc)) or (Tier("chip", 1.0, np.inf, np.inf, 0.0),)
     on_chip = np.minimum(ranks * stride, levels[0].size) if levels[0].name == "chip" else np.ones_like(ranks)
@@ -225,8 +223,6 @@ def place(
         count = left if level is levels[-1] else np.minimum(left, np.floor(level.size / inside))
         full = count * inside == level.size
         rate = np.where(full, level.bytes_per_s_per_dir, level.open_bytes_per_s_per_dir)
-        if launched and level.name == "chip":
-            rate = np.where(count == ranks, published(chip_of(where).intra_chip_bytes_per_s, rate), rate)
         sharing = level.size if level.name == "chip" else on_chip * (inside if level.name in build.AXES else 1)
         alpha = level.alpha_s if alpha_s is None else published(alpha_s, level.alpha_s)
         alpha = np.where(np.isnan(alpha) & (count <= 1), 0.0, alpha)  # no step is taken on a tier of one

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from trnmodel.arguments import refuse
 from trnmodel.fabric.algorithms import RINGS, between_chips_s
 from trnmodel.fabric.groups import Group
-from trnmodel.formulas.bounds import cut_bound_s
+from trnmodel.formulas.bounds import busbw_factor, cut_bound_s
+from trnmodel.formulas.collectives import buffer_passes_s
 
 
 def hbm_s(kind: str, algorithm: str, message_bytes: NDArray, p: Group) -> NDArray:
@@ -25,6 +26,23 @@ def hbm_s(kind: str, algorithm: str, message_bytes: NDArray, p: Group) -> NDArra
     share = p.chip.hbm_bytes_per_s / p.levels[0].size
     moved = message_bytes * (p.ranks - 1) / p.ranks
     return np.where(paired, touches["kangaring"], touches["ring"]) * moved / share
+
+
+def passes_s(kind: str, message_bytes: NDArray, p: Group, pass_bytes_per_s: NDArray) -> NDArray:
+    """Return the time in which ranks pass their buffers, and the cards of machines what must cross between them.
+
+    Within the scale-up domain links carry pieces while the DMA queues pass others. Between machines the library works
+    in sequence: within each machine before and after the messages of the network.
+    """
+    crossing = np.zeros(())
+    outer = p.levels[-1]
+    if outer.name == "scale-out":
+        machines, rate = p.counts[-1], p.rates[-1]
+        inside = np.ceil(p.ranks / machines)
+        own = message_bytes if kind in ("all_to_all", "p2p") else message_bytes / inside
+        sent = busbw_factor(kind, machines) * own / np.where(kind == "p2p", p.local, 1.0)
+        crossing = np.where(machines > 1, sent / rate, 0.0)
+    return buffer_passes_s(kind, message_bytes, pass_bytes_per_s) + crossing
 
 
 def lower_bound_s(kind: str, message_bytes: NDArray, p: Group) -> NDArray:

@@ -70,6 +70,41 @@ def p2p_s(message_bytes: Numeric, hops: Numeric, alpha_s: Numeric, bytes_per_s_p
     return h * alpha + np.sign(h) * m / numbers("bytes_per_s_per_dir", bytes_per_s_per_dir, TINY)
 
 
+PASSES = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all": 2, "broadcast": 2, "p2p": 1}
+
+
+def buffer_passes_s(kind: str, message_bytes: Numeric, pass_bytes_per_s: Numeric) -> NDArray:
+    r"""Time in which the DMA queues of a rank pass its buffer, however many ranks there are.
+
+    Each byte of the buffer on a rank is written once by a DMA queue of that rank, its own block too. An all-reduce is a
+    reduce-scatter and an all-gather, and a broadcast a scatter and an all-gather: two passes. An all-to-all stages
+    its blocks before it sends them.
+
+    .. math:: t = \frac{p\,m}{r}
+
+    Parameters
+    ----------
+    kind : {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "p2p"}
+        Kind of collective, of p passes. [-]
+    message_bytes : numeric
+        Full buffer on a rank, m. [B]
+    pass_bytes_per_s : numeric
+        Rate of the queues of a rank, r. [B/s]
+
+    Returns
+    -------
+    time_s : numeric
+        Time of the passes, t. [s]
+
+    Examples
+    --------
+    >>> float(buffer_passes_s("all_reduce", 1e9, 100e9))
+    0.02
+    """
+    m, rate = numbers("message_bytes", message_bytes), numbers("pass_bytes_per_s", pass_bytes_per_s, TINY)
+    return chosen("kind", kind, PASSES) * m / rate
+
+
 def recursive_doubling_all_reduce_s(
     message_bytes: Numeric, n_ranks: Numeric, alpha_s: Numeric, bytes_per_s_per_dir: Numeric
 ) -> NDArray:

@@ -155,7 +155,8 @@ def questions(
     racks = f"Public software: {_all(public)} Hand-tuned: {_all(tuned)} {apart}"
     gpus = f"Public software: {_all(planned(dense, speed, rivals))} {called('beside-gpus').capitalize()} compares more."
     own = line("path/to/config.json", speed, "trn2.48xlarge")
-    reduces = "\n".join(f"trnmodel collective all_reduce 64MB {name} --chips 64" for name in FABRICS.values())
+    on_links = "--chips 64 --in-graph --rate-share 1"
+    reduces = "\n".join(f"trnmodel collective all_reduce 64MB {name} {on_links}" for name in FABRICS.values())
     asks = [
         (f"{dense_question}?", _best(best), line(dense, speed)),
         (f"{experts_question}, on NL32x2 or NL72x2?", racks, line(experts, experts_speed, *RACKS)),
@@ -191,7 +192,7 @@ def _all(plan: Plan) -> str:
 def _all_reduce() -> str:
     times = []
     for word, name in FABRICS.items():
-        it = tm.collective("all_reduce", 64 * MB, name, chips=64)
+        it = tm.collective("all_reduce", 64 * MB, name, chips=64, in_graph=True, rate_share=1.0)
         low, high = map(float, it.ends("time_s"))
         times.append(f"{word} {format_within(float(it.time_s), low, high, 's', str(it.basis))}")
     return f"64 Trainium3: {'; '.join(times)}"

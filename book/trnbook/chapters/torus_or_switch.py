@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,7 @@ from trnmodel.fabric.collectives import BUFFERS, collective
 from trnmodel.fabric.graph import SCOPES
 from trnmodel.result import tidy
 
+ON_LINKS: dict[str, Any] = {"in_graph": True, "rate_share": 1.0}  # the fabric alone: no launch, no measured rate
 AS_MANY_LANES = "trn3-torus-144"  # a reading of the torus: no more lanes than a switched chip
 SIZES = 2.0 ** np.arange(12, 31, 0.25)  # of an all-reduce, where the fastest algorithm changes. [B]
 
@@ -130,11 +132,11 @@ def crossovers(names: Iterable[str | System]) -> pd.DataFrame:
 
 
 def collective_times(names: Iterable[str | System], kind: str, message_bytes: ArrayLike) -> pd.DataFrame:
-    """Return `tm.collective` over all ranks of each system, with band, basis and algorithm."""
+    """Return `tm.collective` over all ranks of each system on its links alone, with band, basis and algorithm."""
     size = np.atleast_1d(numbers("message_bytes", message_bytes))
     rows = []
     for net in nets(names):
-        answer = collective(kind, size, net.system)
+        answer = collective(kind, size, net.system, **ON_LINKS)
         known = {"system": net.system.id, "message_bytes": size, "time_s": answer.time_s}
         rows.append(known | answer.banded("busbw_bytes_per_s") | {"algorithm": answer.algorithm, "basis": answer.basis})
     return tidy(rows)
@@ -151,13 +153,16 @@ def buffer_places(names: Iterable[str], message_bytes: float) -> pd.DataFrame:
     Examples
     --------
     >>> buffer_places(["trn2.48xlarge"], 1e9).bound.tolist()
-    ['links', 'links']
+    ['HBM', 'links']
     """
     rows = []
     for spec in map(systems.system, listed("names", names)):
         chip = spec.chip.cores / spec.chip.lnc_default
         for ranks in (chip, spec.domain_chips * chip):
-            times = [collective("all_reduce", message_bytes, spec, ranks, buffers=place).time_s for place in BUFFERS]
+            times = [
+                collective("all_reduce", message_bytes, spec, ranks, buffers=place, **ON_LINKS).time_s
+                for place in BUFFERS
+            ]
             bound = "HBM" if times[1] > times[0] else "links"
             rows.append({"system": spec.id, "ranks": ranks, "sbuf_s": times[0], "hbm_s": times[1], "bound": bound})
     return tidy(rows)

@@ -190,7 +190,14 @@ def _exchange(
     ranks, step = (chips, stride * on_chip) if twins else (chips * on_chip, 1)
     copies = moe.distinct_destinations(c.experts, c.top_k, chips)
     full = np.array(widths)[:, None] * tokens * copies * c.hidden
-    group: dict[str, Any] = {"system": spec, "ranks": ranks, "stride": step, "lnc": at.lnc}
+    group: dict[str, Any] = {
+        "system": spec,
+        "ranks": ranks,
+        "stride": step,
+        "lnc": at.lnc,
+        "in_graph": True,
+        "rate_share": 1.0,
+    }
     both = collective("all_to_all", full / on_chip, **group)  # dispatch and combine
     layer_s, empty_s = both.time_s.sum(axis=0), np.zeros_like(tokens)
     for name in set(np.ravel(both.algorithm)):

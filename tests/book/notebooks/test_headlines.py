@@ -45,8 +45,10 @@ NAMED = {
     "training": ["neuronx-training", "hand-tuned-neuron-training", "megatron-core-b200"],
 }
 # Estimates of a chapter's chips and systems that its headline does not read: power, host, storage, banks and FP8
-# nowhere, the sum of links where lanes are counted, stacks where none runs or they are named, a rate inside a chip.
-NOWHERE = """busy_core_share cpus_per_cpu_tray default_stack hand_tuned_stack hbm_bank_cores intra_chip_bytes_per_s
+# nowhere, the sum of links where lanes are counted, stacks where none runs or they are named, a rate inside a chip, and
+# what a collective takes that a host launches.
+NOWHERE = """busy_core_share collective_launch_s collective_pass_bytes_per_s[1] collective_pass_bytes_per_s[2]
+    cpus_per_cpu_tray default_stack hand_tuned_stack hbm_bank_cores intra_chip_bytes_per_s
     nvme_bytes peak_flop_per_s[fp8] tdp_w training_stack hand_tuned_training_stack"""
 LATENCY, LINKS = "hop_s switch_s", "scaleup_bytes_per_s_per_dir scaleup_bytes_per_s_per_dir[instance]"
 UNREAD = {

@@ -735,7 +735,7 @@ def _pages() -> Iterator[Call]:
         "kind=['all_reduce', 'all_gather', 'reduce_scatter', 'all_to_all', 'broadcast', 'p2p'],"
         "message_bytes=[0, 1024, 2**20, 2**30], ranks=[1, 4, 16, 64, 7], alpha_s=[0, 1e-6], lnc=[1, 2],"
         "system=['trn2.48xlarge', 'trn1.32xlarge', 'trn2-ultraserver', 'trn3-nl32x2-pcie160'], stride=[1, 4],"
-        "floor_s=[0, 1e-5], rate_share=[0.5, 1], buffers=['sbuf', 'hbm']",
+        "launch_s=[0, 1e-5], in_graph=[True, False], rate_share=[0.5, 1], buffers=['sbuf', 'hbm']",
     )
 
 
