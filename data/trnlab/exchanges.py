@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,7 +91,8 @@ def fit(table: pd.DataFrame) -> ExpertExchange:
 
 
 def _with(x: ExpertExchange, values: NDArray) -> ExpertExchange:
-    return replace(x, **dict(zip(FITTED, map(float, values), strict=True)), ranges={})
+    fitted: dict[str, Any] = dict(zip(FITTED, map(float, values), strict=True))
+    return replace(x, **fitted, ranges={})
 
 
 def accuracy() -> pd.DataFrame:

@@ -313,3 +313,16 @@ def test_a_gpu_without_rows_of_its_own_is_extrapolated_from_its_generation(syste
     assert all("no collective row" in reason for reason in found.basis_reason)
     for name in CONSTANTS:
         assert tm.system(system).chip.range(name) == tm.system(near).chip.range(name)
+
+
+def test_a_fact_of_a_chip_stands_in_the_place_of_the_general_one():
+    """Of numbers alone: a policy of the stack and its name are the same on every chip."""
+    own, general = (reader.spec(Efficiencies, "gpu-serving", on) for on in ("h100", ""))
+    changed = {name for name, facts in own.sources.items() if facts != general.sources[name]}
+    assert changed == {*KERNEL_CONSTANTS, "hop_s"}
+    assert own.sources["one_shot_s"] == ("gpu-serving/one_shot_s:h100/project",)
+    assert (own.in_graph, own.id, own.fitted_on) == (general.in_graph, general.id, general.fitted_on)
+    assert reader.spec(Efficiencies, "gpu-serving", "tpu-v6e") is general
+    assert reader.spec(Efficiencies, "hand-tuned-gpu", "h200").one_shot_s == efficiencies("h200").one_shot_s
+    elsewhere = efficiencies("mi300x")
+    assert elsewhere.range("one_shot_s") == pytest.approx((0.5 * general.one_shot_s, 1.5 * general.one_shot_s))

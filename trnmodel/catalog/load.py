@@ -366,7 +366,7 @@ def ids_by_name(kind: str) -> dict[str, str]:
     return index(own + named, f"names.csv, {kind}")
 
 
-def assemble(spec_type: type[Spec], entity: str, on: str = "", **parts: Any) -> dict:
+def assemble(spec_type: type[Spec], entity: str, on: str = "", /, **parts: Any) -> dict:
     """Keyword arguments of a spec, read from the facts in force about an entity.
 
     A field takes the quantity of its own name: a mapping collects the qualifiers, text is the printed text, a tuple the

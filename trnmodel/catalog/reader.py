@@ -88,7 +88,7 @@ def _overlaid(spec_type: type[Spec], older: Mapping[str, Any], newer: Mapping[st
 @cache
 def _spec(spec_type: type[Any], entity: str, on: str = "") -> Any:
     made = spec_type(**inherited(spec_type, reversed(lineage(entity)), on))
-    general = _spec(spec_type, entity) if on else made
+    general = _spec(spec_type, entity) if on else made  # type: ignore[arg-type]
     return general if made.sources == general.sources else made
 
 
