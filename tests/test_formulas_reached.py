@@ -18,7 +18,7 @@ from trnbook.chapters import scale_out
 from trnbook.shared import placements
 from trnmodel.catalog.options import documented
 from trnmodel.catalog.stacks import IDEAL
-from trnmodel.fabric import scaleout
+from trnmodel.fabric import expert_exchange, scaleout
 from trnmodel.reliability import goodput
 from trnmodel.serving.drafts import acceptance
 from trnmodel.serving.server import disaggregate
@@ -51,6 +51,11 @@ def requests():
     tm.plan("llama-3.2-1b", tm.Request(512, 64, tokens_per_s_per_user=20.0), "trn2.3xlarge")
     acceptance(documented()[1])
     tm.plan("llama-3.1-8b", tm.Request(512, 64, 20), "trn2.48xlarge", users=100, availability=0.99).to_data()
+
+
+def exchanges():
+    expert_exchange.dispatch_s(64, 2048, 128, 8, 4)
+    expert_exchange.combine_s(64, 2048, 128, 8, 4)
 
 
 def kernels():
@@ -113,7 +118,7 @@ def entered():
         if event == "call":
             found.add(frame.f_code)
 
-    for call in (steps, requests, kernels, rooflines, networks, joules, trained, lost_time, money):
+    for call in (steps, requests, kernels, rooflines, networks, joules, trained, lost_time, money, exchanges):
         sys.setprofile(note)
         try:
             call()

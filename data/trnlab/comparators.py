@@ -7,13 +7,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trnmodel.catalog.load import DATA
 from trnmodel.catalog.stacks import Efficiencies
+from trnmodel.catalog.systems import chip_of
 from trnmodel.evidence.cells import UnreadableRowError, measure
-from trnmodel.evidence.fit import Case, cases, fitted_errors, labels, log_errors
+from trnmodel.evidence.fit import Case, Parameter, cases, fit, fitted_errors, labels, log_errors, tuned
 from trnmodel.evidence.questions import predict
-from trnmodel.evidence.readings import reading
+from trnmodel.evidence.readings import machine, reading
 from trnmodel.evidence.rows import COLLECTIVES, COMPARATORS, read_rows, save
 from trnmodel.evidence.search import left_out
 
@@ -22,9 +24,20 @@ if TYPE_CHECKING:
 
 ANALYTIC, GROUP, ALL_REDUCE = "analytic", "comparator", "gpu-all-reduce"
 RESIDUALS = DATA / "evidence" / "residuals_comparators.csv"
+
+
+def _size(case: Case) -> float:
+    return float(dict(case.reading.arguments).get("message_bytes", np.nan))
+
+
 LEFT_OUT: Mapping[str, Callable[[Case], str]] = {
     "model_left_out_error": lambda case: case.model,
     "chip_left_out_error": lambda case: case.reading.where,
+    "size_left_out_error": lambda case: f"{case.reading.where}, {_size(case):.0f} B",
+}
+LEAVES: Mapping[str, tuple[str, ...]] = {  # what is left out of a group: a message has no model
+    GROUP: ("model_left_out_error", "chip_left_out_error"),
+    ALL_REDUCE: ("chip_left_out_error", "size_left_out_error"),
 }
 
 
@@ -64,7 +77,8 @@ def comparators(stack: str | Efficiencies | None = "ideal") -> pd.DataFrame:
 def residuals() -> pd.DataFrame:
     """Errors of the GPU stack by configuration: ideal, as shipped, and fitted without the case's model or its chip.
 
-    Fits without a model or a chip take some minutes, so they are rows of `data/evidence/residuals_comparators.csv`.
+    An all-reduce is also predicted by constants of its chip that were fitted to the chip's other sizes. Fits without a
+    model, a chip or a size take some minutes, so they are rows of `data/evidence/residuals_comparators.csv`.
     """
     import pandas as pd
 
@@ -74,10 +88,34 @@ def residuals() -> pd.DataFrame:
         ideal = [replace(case, reading=replace(case.reading, stack="ideal")) for case in of]
         found = {"error": np.expm1(log_errors(of)), "ideal_error": np.expm1(log_errors(ideal))}
         for column, name in LEFT_OUT.items():
-            alone = group == ALL_REDUCE and column == "model_left_out_error"  # a message has no model
-            found[column] = np.full(len(of), np.nan) if alone else left_out(of, name, fitted_errors(group))
+            errors = ERRORS.get((group, column), fitted_errors(group))
+            found[column] = left_out(of, name, errors) if column in LEAVES[group] else np.full(len(of), np.nan)
         tables.append(pd.DataFrame({"group": group, **labels(of), **found}))
     return pd.concat(tables, ignore_index=True)
+
+
+def elsewhere_errors(train: list[Case], test: list[Case]) -> NDArray:
+    """Errors of all-reduces of chips without rows: each constant is the middle of what other chips' rows give it."""
+    values, seen = fit(train, ALL_REDUCE), {chip_of(machine(case.reading)).id for case in train}
+    middles: dict[Parameter, float] = {}
+    for p in values:
+        field = p.fields[0]
+        known = [x for q, x in values.items() if q.fields[0] == field and q.quantity.partition(":")[2] in seen]
+        own = p.quantity.partition(":")[2] in seen
+        middles[p] = values[p] if own else (min(known) + max(known)) / 2
+    return np.expm1(log_errors(test, tuned(middles)))
+
+
+def own_errors(train: list[Case], test: list[Case]) -> NDArray:
+    """Errors of all-reduces by constants that were fitted to the other rows of their chips alone."""
+    chips = {case.reading.where for case in test}
+    return fitted_errors(ALL_REDUCE)([case for case in train if case.reading.where in chips], test)
+
+
+ERRORS = {
+    (ALL_REDUCE, "chip_left_out_error"): elsewhere_errors,
+    (ALL_REDUCE, "size_left_out_error"): own_errors,
+}
 
 
 def shipped(group: str = GROUP) -> pd.DataFrame:

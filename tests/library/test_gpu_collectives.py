@@ -9,12 +9,14 @@ import pandas as pd
 import pytest
 
 import trnmodel as tm
-from trnmodel.catalog import load
-from trnmodel.catalog.stacks import efficiencies
+from trnmodel.catalog import load, reader
+from trnmodel.catalog.options import options
+from trnmodel.catalog.stacks import Efficiencies, basis, efficiencies
 from trnmodel.evidence import search
 from trnmodel.evidence.fit import cases, log_errors, parameters, tuned
 from trnmodel.evidence.rows import COLLECTIVES
 from trnmodel.evidence.score import validate
+from trnmodel.fabric.collectives import SPOKEN
 from trnmodel.units import US
 
 ROWS = pd.read_csv(COLLECTIVES)
@@ -150,7 +152,11 @@ def test_every_row_has_an_answer_and_every_kernel_votes():
 
 def test_no_constant_of_the_kernels_can_be_moved_to_a_better_fit():
     of = cases(COLLECTIVES, "gpu-all-reduce")
-    shipped = {p: getattr(efficiencies("h100", "gpu-serving"), p.quantity) for p in parameters("gpu-all-reduce")}
+    shipped = {
+        p: getattr(efficiencies(p.quantity.partition(":")[2], "gpu-serving"), p.fields[0])
+        for p in parameters("gpu-all-reduce")
+    }
+    assert len(shipped) == 6 * len(SYSTEMS)
 
     def loss(values):
         errors = log_errors(of, tuned(values)) / search.LOSS_SCALE
@@ -213,11 +219,65 @@ def test_kernels_end_at_the_scale_up_domain():
 
 
 def test_an_exchange_starts_as_the_library_does():
-    """NCCL's all-to-all of 1 KiB, 2 to 8 ranks of four devices: the middle one is the stack's latency."""
+    """NCCL's all-to-all of 1 KiB, 2 to 8 ranks: the middle one of a device is the stack's latency there."""
     small = MEASURED[(MEASURED.kernel == "NCCL") & (MEASURED.kind == "alltoall") & (MEASURED.message_bytes == 1024)]
-    shipped = efficiencies("h100", "gpu-serving")
-    assert shipped.hop_s == pytest.approx(small.time_us.median() * US)
-    assert shipped.range("hop_s")[0] == pytest.approx(small.time_us.min() * US)
+    general = reader.spec(Efficiencies, "gpu-serving")
+    of_chips = {tm.system(SYSTEMS[device]).chip.id: rows for device, rows in small.groupby("device")}
+    for shipped, rows in [(general, small), *((efficiencies(chip), rows) for chip, rows in of_chips.items())]:
+        assert shipped.hop_s == pytest.approx(rows.time_us.median() * US)
+        assert shipped.range("hop_s")[0] == pytest.approx(rows.time_us.min() * US)
+
+
+KERNEL_CONSTANTS = [name for name in SPOKEN if "shot" in name]
+NEAR = {"h200": "h100", "b300": "b200", "gb300": "gb200"}
+
+
+@pytest.mark.parametrize(("chip", "near"), NEAR.items())
+def test_a_gpu_without_all_reduces_has_those_of_its_generation_in_wider_ranges(chip, near):
+    e, own = efficiencies(chip), efficiencies(near)
+    for name in (*KERNEL_CONSTANTS, "hop_s"):
+        assert getattr(e, name) == pytest.approx(getattr(own, name), rel=1e-3)
+        (low, high), (least, most) = e.range(name), own.range(name)
+        assert low < least < most < high
+        assert load.facts_rows()[e.sources[name][0]].locator == f"assumed: gpu-serving/{name}:{near}/project"
+
+
+@pytest.mark.parametrize("name", KERNEL_CONSTANTS)
+def test_a_chip_without_rows_has_the_range_of_those_with_some(name):
+    found = [getattr(efficiencies(tm.system(system).chip), name) for system in SYSTEMS.values()]
+    general = reader.spec(Efficiencies, "gpu-serving")
+    assert general.range(name) == pytest.approx((min(found), max(found)), rel=1e-3)
+    assert getattr(efficiencies("mi300x"), name) == getattr(general, name)
+
+
+def test_the_constants_of_a_chip_reach_every_door():
+    """The hand-tuned scenario, an option, and a step take them; a stack of one chip on another is a given one."""
+    own, tuned_by_hand = efficiencies("h100"), efficiencies("h100", "hand-tuned")
+    assert tuned_by_hand.one_shot_s == own.one_shot_s != efficiencies("a100").one_shot_s
+    assert own is efficiencies("h100") is efficiencies("h100", "gpu-serving")
+    assert efficiencies("trainium2") is reader.spec(Efficiencies, "vllm-neuron-2026")
+    drafts = options("h100", "llama-3.3-70b", "sglang-eagle3-llama-3.3-70b")[0].efficiencies
+    assert drafts.one_shot_s == own.one_shot_s
+    assert basis(own, tm.chip("h100"), 1, "decode").word == "measured"
+    assert basis(own, tm.chip("a100"), 1, "decode").reason.startswith("stack: given with the call (")
+    mine = replace(tm.chip("h100"), id="mine")
+    assert efficiencies(mine).one_shot_s == reader.spec(Efficiencies, "gpu-serving").one_shot_s
+
+
+@pytest.mark.parametrize("system", tm.systems())
+def test_a_larger_all_reduce_never_takes_less_time_and_more_ranks_never_less(system):
+    spec = tm.system(system)
+    if load.entities()[spec.chip.id].vendor != "NVIDIA":
+        pytest.skip("no kernels of engines")
+    sizes = np.geomspace(1, 1e10, 60)
+    times = [
+        tm.collective("all_reduce", sizes, spec, ranks=n, efficiencies=efficiencies(spec.chip)).time_s
+        for n in (1, 2, 3, 4)
+    ]
+    assert np.all(np.diff(times, axis=1) >= 0)
+    assert np.all(np.diff(times, axis=0) >= 0)
+    many = tm.collective("all_reduce", [0, 1e30], spec, ranks=2, efficiencies=efficiencies(spec.chip)).time_s
+    assert 0 < many[0] < many[1]
 
 
 @pytest.mark.parametrize("system", tm.systems())
@@ -253,3 +313,16 @@ def test_a_gpu_without_rows_of_its_own_is_extrapolated_from_its_generation(syste
     assert all("no collective row" in reason for reason in found.basis_reason)
     for name in CONSTANTS:
         assert tm.system(system).chip.range(name) == tm.system(near).chip.range(name)
+
+
+def test_a_fact_of_a_chip_stands_in_the_place_of_the_general_one():
+    """Of numbers alone: a policy of the stack and its name are the same on every chip."""
+    own, general = (reader.spec(Efficiencies, "gpu-serving", on) for on in ("h100", ""))
+    changed = {name for name, facts in own.sources.items() if facts != general.sources[name]}
+    assert changed == {*KERNEL_CONSTANTS, "hop_s"}
+    assert own.sources["one_shot_s"] == ("gpu-serving/one_shot_s:h100/project",)
+    assert (own.in_graph, own.id, own.fitted_on) == (general.in_graph, general.id, general.fitted_on)
+    assert reader.spec(Efficiencies, "gpu-serving", "tpu-v6e") is general
+    assert reader.spec(Efficiencies, "hand-tuned-gpu", "h200").one_shot_s == efficiencies("h200").one_shot_s
+    elsewhere = efficiencies("mi300x")
+    assert elsewhere.range("one_shot_s") == pytest.approx((0.5 * general.one_shot_s, 1.5 * general.one_shot_s))

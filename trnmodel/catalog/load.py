@@ -366,11 +366,12 @@ def ids_by_name(kind: str) -> dict[str, str]:
     return index(own + named, f"names.csv, {kind}")
 
 
-def assemble(spec_type: type[Spec], entity: str, **parts: Any) -> dict:
+def assemble(spec_type: type[Spec], entity: str, on: str = "", /, **parts: Any) -> dict:
     """Keyword arguments of a spec, read from the facts in force about an entity.
 
     A field takes the quantity of its own name: a mapping collects the qualifiers, text is the printed text, a tuple the
-    whole numbers printed under any qualifier, a set the printed words, and a number the fact without a qualifier.
+    whole numbers printed under any qualifier, a set the printed words, and a number the fact without a qualifier, or
+    the one whose qualifier is the chip that the entity is used `on`, where there is one.
     """
     kwargs: dict = {"id": entity, "name": entity_row(entity).name, **parts}
     used: dict[str, Ruled] = {}
@@ -378,7 +379,8 @@ def assemble(spec_type: type[Spec], entity: str, **parts: Any) -> dict:
     for name, kind in _kinds(spec_type).items() if about else ():  # type: ignore[arg-type]
         stated = about.get(name, {})
         if stated and kind not in ("Mapping", "tuple"):
-            stated = {qualifier: ruled for qualifier, ruled in stated.items() if not qualifier}
+            place = on if on in stated else ""
+            stated = {"": stated[place]} if place in stated else {}
         if stated and name not in parts:
             kwargs[name] = _field_value(kind, stated)
             used.update({f"{name}[{q}]" if q else name: ruled for q, ruled in stated.items()})

@@ -59,13 +59,14 @@ def lineage(entity: str) -> tuple[str, ...]:
     return ancestry(entity, bases) if entity in bases else ()
 
 
-def inherited(spec_type: type[Spec], chain: Iterable[str]) -> dict[str, Any]:
+def inherited(spec_type: type[Spec], chain: Iterable[str], on: str = "") -> dict[str, Any]:
     """Return the arguments of a spec, read from facts about entities that build on each other, the most general first.
 
     A field that a later entity states replaces the field of the earlier one with its sources, ranges and estimates. A
     mapping that the spec lists in `JOINED` is replaced key by key. `Spec._taken_over` may change what is taken over.
+    A number takes the fact of the chip that the entity is used `on` before the general one.
     """
-    arguments = [load.assemble(spec_type, entity) for entity in chain]
+    arguments = [load.assemble(spec_type, entity, on) for entity in chain]
     return reduce(lambda older, newer: _overlaid(spec_type, older, newer), arguments)
 
 
@@ -85,12 +86,17 @@ def _overlaid(spec_type: type[Spec], older: Mapping[str, Any], newer: Mapping[st
 
 
 @cache
-def _spec(spec_type: type[Any], entity: str) -> Any:
-    return spec_type(**inherited(spec_type, reversed(lineage(entity))))
+def _spec(spec_type: type[Any], entity: str, on: str = "") -> Any:
+    made = spec_type(**inherited(spec_type, reversed(lineage(entity)), on))
+    general = _spec(spec_type, entity) if on else made  # type: ignore[arg-type]
+    return general if made.sources == general.sources else made
 
 
-def spec(spec_type: type[S], entity: str) -> S:
+def spec(spec_type: type[S], entity: str, on: str = "") -> S:
     """Return the spec of an entity with what it takes over; each spec is made once.
+
+    With the id of a chip that it is used `on`, numbers that facts state for that chip stand in the place of the general
+    ones. Where no fact names the chip, the spec is the general one.
 
     Examples
     --------
@@ -99,7 +105,7 @@ def spec(spec_type: type[S], entity: str) -> S:
     >>> chilled.peak_pue, chilled.sources["water_l_per_j"] == spec(Facility, "aws-air").sources["water_l_per_j"]
     (1.5, True)
     """
-    made: S = _spec(spec_type, entity)  # type: ignore[arg-type]
+    made: S = _spec(spec_type, entity, on) if on else _spec(spec_type, entity)  # type: ignore[arg-type]
     return made
 
 

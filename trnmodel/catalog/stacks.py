@@ -43,7 +43,9 @@ class Efficiencies(Spec):
     A share is of the printed peak or bandwidth. The class defaults are the ideal stack: nothing is lost, nothing is
     padded, everything is cut evenly. `ranges` holds the low and high of each fitted value. `fitted_on` names the chips
     whose rows the constants of decode, of prefill and of memory come from; where a stack stands in on other chips,
-    `range_factor` widens the ranges of what it takes over from its base. `construction` is "parts" of a scenario that
+    `range_factor` widens the ranges of what it takes over from its base. A constant may have a fact for one chip, whose
+    id is the qualifier: it stands in the place of the general one where the stack is asked for on that chip.
+    `construction` is "parts" of a scenario that
     was never fitted as a whole: each part was measured somewhere, and nobody has published all of them together.
     `head_split`, `expert_split` and `tensor_degrees` say what is legal; `steps.legal` reads them.
     `measured_as` names the stack whose rows speak of one that differs in what is legal alone.
@@ -271,7 +273,7 @@ def find(chip: Chip, stack: str | Efficiencies | None, argument: str, kind: str 
     if not e.sources:
         why = f"it is a stack of kernels, for tm.kernel, or data/facts/efficiencies.csv has no row of {e.id}"
         refuse(argument, name, f"{why}; allowed are {', '.join(stacks())}")
-    return e
+    return reader.spec(Efficiencies, e.id, chip.id)
 
 
 FACTS_OF = {"stack": "efficiencies.csv", "trainer": "training.csv"}  # where these fields have their rows
@@ -322,7 +324,9 @@ def basis(e: Efficiencies, chip: Chip, lnc: int, part: Part) -> Basis:
     if e.kind == "ideal":
         return Basis("ideal", "; ".join(reasons))
     changed = (
-        list(_differing(e, reader.spec(Efficiencies, e.id))) if e.id in stacks()[1:] else [f"{e.id} is none of data/"]
+        list(_differing(e, reader.spec(Efficiencies, e.id, chip.id)))
+        if e.id in stacks()[1:]
+        else [f"{e.id} is none of data/"]
     )
     if changed:
         reasons.append(f"stack: given with the call ({', '.join(changed)})")

@@ -81,6 +81,7 @@ class Entity(msgspec.Struct, frozen=True):
         "owner",
         "warrant",
         "collective",
+        "exchange",
         "option",
     ]
     name: str

@@ -56,11 +56,24 @@ GROUPS = (*MEANINGS, *USES)
 
 
 class Parameter(msgspec.Struct, frozen=True):
-    """Quantities that a group of rows fits with one value, and the stacks whose own rows they are."""
+    """Quantities that a group of rows fits with one value, and the stacks whose own rows they are.
+
+    A quantity that a stack has for one chip is written with the chip's id: "one_shot_s:h100".
+    """
 
     group: str
     owner: str
     quantity: str
+
+    @property
+    def quantities(self) -> list[str]:
+        """Every quantity, with the chip that it is of."""
+        return self.quantity.split("|")
+
+    @property
+    def fields(self) -> list[str]:
+        """The field of a stack that each quantity is the value of."""
+        return [quantity.partition(":")[0] for quantity in self.quantities]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,18 +159,17 @@ def tuned(values: Mapping[Parameter, float]) -> Tune:
 
     def tune(e: Spec) -> Spec:
         if id(e) not in seen:
-            mine: dict[str, Any] = {
-                quantity: v for p, v in values.items() for quantity in p.quantity.split("|") if _owned(p, quantity, e)
-            }
+            mine: dict[str, Any] = {name: v for p, v in values.items() for name in _owned(p, e)}
             seen[id(e)] = e, replace(e, **mine, ranges={})
         return seen[id(e)][1]
 
     return tune
 
 
-def _owned(p: Parameter, quantity: str, e: Spec) -> bool:
-    """Whether a value of the set is the own row of one of the stacks that the parameter stands for."""
-    return e.sources.get(quantity, ("",))[0].split("/")[0] in p.owner.split("|")
+def _owned(p: Parameter, e: Spec) -> list[str]:
+    """Return the fields of a set whose value is an own row of one of the stacks that the parameter stands for."""
+    own = {(owner, quantity) for owner in p.owner.split("|") for quantity in p.quantities}
+    return [name for name in p.fields if (*e.sources.get(name, ("/",))[0].split("/")[:2],) in own]
 
 
 def log_errors(of: Sequence[Case], tune: Tune | None = None) -> NDArray:
@@ -191,7 +203,7 @@ def fit(of: Sequence[Case], group: str, earlier: Mapping[Parameter, float] | Non
                 seen[key] = log_errors([of[key[0]]], tune)[0]
         return weights * [seen[key] for key in keys]
 
-    best = search.constants(errors, first, high=search.room([name.quantity for name in names], first))
+    best = search.constants(errors, first, high=search.room([name.fields[0] for name in names], first))
     return every | dict(zip(names, best.tolist(), strict=True))
 
 
@@ -204,7 +216,7 @@ def _moved_by(case: Case, names: Sequence[Parameter]) -> list[int]:
         return e
 
     predict(case.reading, note)
-    return [i for i, p in enumerate(names) if any(_owned(p, q, e) for e in met for q in p.quantity.split("|"))]
+    return [i for i, p in enumerate(names) if any(_owned(p, e) for e in met)]
 
 
 def _fit_all(of: Mapping[str, Sequence[Case]]) -> dict[Parameter, float]:
@@ -220,7 +232,8 @@ def _fit_all(of: Mapping[str, Sequence[Case]]) -> dict[Parameter, float]:
 
 
 def _in_force(parameter: Parameter) -> float:
-    return value(parameter.owner.split("|")[0], parameter.quantity.split("|")[0])
+    quantity, _, chip = parameter.quantities[0].partition(":")
+    return value(parameter.owner.split("|")[0], quantity, chip)
 
 
 def fitted_errors(group: str) -> Callable[[list[Case], list[Case]], NDArray]:
@@ -274,7 +287,8 @@ def calibrate(rows: pd.DataFrame | str | Path, groups: str | Iterable[str] = GRO
     Returns
     -------
     table : pandas.DataFrame
-        Columns group, owner (stack), quantity, in_force, fitted, cases; no line for a group without rows. [-]
+        Columns group, owner (stack), quantity (with the chip that it is of), in_force, fitted, cases; no line for a
+        group without rows. [-]
 
     Raises
     ------
@@ -308,7 +322,8 @@ def write(table: pd.DataFrame, path: Path = EFFICIENCIES) -> None:
     }
 
     def again(fact: Mapping[str, str]) -> str:
-        ratio, ends = moved.get((fact["entity"], fact["quantity"])), fact["value_printed"].split("-")
+        quantity = f"{fact['quantity']}:{fact['qualifier']}".removesuffix(":")
+        ratio, ends = moved.get((fact["entity"], quantity)), fact["value_printed"].split("-")
         return "-".join(ends if ratio is None else [f"{float(end) * ratio:.5g}" for end in ends])
 
     put(path, again)

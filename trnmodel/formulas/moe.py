@@ -299,3 +299,121 @@ def dispatched_bytes(buffer_bytes: Numeric, top_k: Numeric, tp: Numeric, imbalan
     28672.0
     """
     return buffer_bytes * top_k / tp * imbalance
+
+
+def dispatch_slot_rows(tokens: Numeric, top_k: Numeric, n_ranks: Numeric) -> NDArray:
+    r"""Return the rows that a dispatch reserves in its send buffer, which is also the size of each receive slot.
+
+    .. math:: s = T \min(k, n)
+
+    Parameters
+    ----------
+    tokens : numeric
+        Tokens of a rank, T. [-]
+    top_k : numeric
+        Experts per token, k. [-]
+    n_ranks : numeric
+        Ranks of the experts, n. [-]
+
+    Returns
+    -------
+    rows : numeric
+        Rows of a slot, s: a token goes to each rank once, and to no more ranks than it has experts. [-]
+
+    References
+    ----------
+    .. [1] deepep-trn, docs/trn2-constraints.md, row 2 (M min(K, R) for dispatch).
+
+    Examples
+    --------
+    >>> float(dispatch_slot_rows(16, 8, 4)), float(dispatch_slot_rows(16, 2, 4))
+    (64.0, 32.0)
+    """
+    return np.multiply(tokens, np.minimum(top_k, n_ranks))
+
+
+def combine_slot_rows(tokens: Numeric, n_ranks: Numeric, rows_per_token: Numeric = 1.0) -> NDArray:
+    r"""Return the rows that a combine reserves in its send buffer, which is also the size of each receive slot.
+
+    .. math:: s = n\,T\,c
+
+    Parameters
+    ----------
+    tokens : numeric
+        Tokens of a rank, T. [-]
+    n_ranks : numeric
+        Ranks of the experts, n, each of which may have sent all of its tokens here. [-]
+    rows_per_token : numeric
+        Rows that come back per token and rank, c: 1 where a rank sums its experts first, k where each comes back. [-]
+
+    Returns
+    -------
+    rows : numeric
+        Rows of a slot, s. [-]
+
+    References
+    ----------
+    .. [1] deepep-trn, docs/trn2-constraints.md, row 2 (R M for combine).
+
+    Examples
+    --------
+    >>> float(combine_slot_rows(16, 4)), float(combine_slot_rows(16, 4, 8))
+    (64.0, 512.0)
+    """
+    return np.multiply(tokens, n_ranks) * rows_per_token
+
+
+def slotted_exchange_s(
+    payload_bytes: Numeric,
+    slot_bytes: Numeric,
+    n_ranks: Numeric,
+    start_s: Numeric,
+    rank_s: Numeric,
+    wire_bytes_per_s: Numeric,
+    copy_bytes_per_s: Numeric,
+) -> NDArray:
+    r"""Time of a dispatch or combine whose receive buffer has one slot of the send buffer's size for each rank.
+
+    .. math:: t = t_0 + t_1 (n - 1) + \frac{m}{b} + \frac{2\,(1 + n)\,s}{B}
+
+    Parameters
+    ----------
+    payload_bytes : numeric
+        Rows that a rank sends, its own block included, m: the collective moves that block into its slot too. [B]
+    slot_bytes : numeric
+        Send buffer, whether rows fill it or not, s. [B]
+    n_ranks : numeric
+        Ranks, n. [-]
+    start_s : numeric
+        Start of a call, t0. [s]
+    rank_s : numeric
+        What each other rank adds, t1. [s]
+    wire_bytes_per_s : numeric
+        Rate at which rows reach their slots, b. [B/s]
+    copy_bytes_per_s : numeric
+        HBM traffic of the copies, B: the send buffer is copied before and the n slots after, each read and written.
+        [B/s]
+
+    Returns
+    -------
+    time_s : numeric
+        Completion time, t; 0 for one rank. [s]
+
+    Notes
+    -----
+    The bytes off the rank are (n - 1)/n of the payload. Time grows with n squared where the slots grow with n.
+
+    References
+    ----------
+    .. [1] deepep-trn, deep_ep_trn/transport/nki_a2av.py (a copy in, all_to_all_v without displacements, a copy out).
+
+    Examples
+    --------
+    >>> float(slotted_exchange_s(1e9, 1e9, 3, 0.25, 0.125, 1e9, 8e9)), float(slotted_exchange_s(1, 1, 1, 1, 1, 1, 1))
+    (2.5, 0.0)
+    """
+    others = np.subtract(n_ranks, 1)
+    copied = np.multiply(2, np.add(1, n_ranks)) * slot_bytes / np.asarray(copy_bytes_per_s)
+    return np.sign(others) * (
+        start_s + np.multiply(rank_s, others) + payload_bytes / np.asarray(wire_bytes_per_s) + copied
+    )
