@@ -26,7 +26,7 @@ EAGER, KERNELS, EXCHANGE, LAYER = (
 )
 TEXTS = (
     "locator measure statistic system network engine release inside launches kind_of_call routing blockwise "
-    "sequence_parallel refused"
+    "sequence_parallel refused exchange per_choice"
 ).split()
 NUMBERS = (
     "value_si machines ranks groups message_bytes logical_bytes receive_buffer_bytes fill load_imbalance expert_ranks "
@@ -44,6 +44,7 @@ EXCHANGES = {  # operations of the table of exchanges, and the collective that e
     "combine": "all_to_all",
     "ag_rs": "",  # two collectives in one graph
 }
+SLOTTED = ("dispatch", "combine")  # through buffers with a fixed slot for each rank
 TIMES = {  # column: what the time is of, what is inside it, and whether a call waits for the one before
     "kernel_us": ("time, calls back to back", "launch", "overlapped"),
     "kernel_latency_us": ("time, synchronised after each call", "launch", "synchronised"),
@@ -178,6 +179,8 @@ def expert_exchange(table: pd.DataFrame) -> pd.DataFrame:
             by_kernel, _first(table["software"], r"torch-neuronx ([^ ,]+)")
         ),
         kind_of_call=call,
+        exchange=table["op"].where(table["op"].isin(SLOTTED), ""),
+        per_choice=table["buffer_mode"].map({"low_latency": "yes"}).fillna(""),
         ranks=ranks,
         groups=groups,
         message_bytes=size,

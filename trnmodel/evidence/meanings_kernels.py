@@ -224,6 +224,8 @@ def collective(row: Mapping[str, str], record: Record) -> Question:
     >>> collective({}, call)[:2]
     ('collective-busbw', {'message_mib': '16', 'ranks': '64', 'kind': 'all_reduce'})
     """
+    if record.exchange:
+        return _exchange(row, record)
     use = _use_of_series(record) if record.series else _use_of_collective(row, record)
     if record.network == "cards":
         return Question(ASIDE, {}, "network")
@@ -257,6 +259,33 @@ def _launcher(record: Record) -> str:
             f"{', '.join(LAUNCHERS)} would"
         )
     return ""
+
+
+def _exchange(row: Mapping[str, str], record: Record) -> Question:
+    """Return what a row of a dispatch or a combine asks: tokens and experts, and whether the host waits for a call."""
+    launcher = _launcher(record)
+    if launcher != "nki" or record.measure != "collective_time":
+        raise UnreadableRowError(
+            f"{MEANING}: dispatch and combine have constants for the time of kernels of NKI alone; "
+            "engine=nki and a time would help"
+        )
+    sizes = {
+        "tokens": record.tokens_per_rank,
+        "hidden": record.hidden,
+        "experts": record.experts,
+        "experts_per_token": record.experts_per_token,
+        "ranks": record.expert_ranks if is_known(record.expert_ranks) else record.ranks,
+    }
+    if missing := [name for name, size in sizes.items() if not is_known(size)]:
+        raise UnreadableRowError(f"{MEANING}: the row does not state {', '.join(missing)} of its {record.exchange}")
+    arguments = {name: whole(size) for name, size in sizes.items()}
+    arguments |= {
+        "exchange": record.exchange,
+        "per_choice": record.per_choice,
+        "imbalance": whole(record.load_imbalance),
+        "launch": "synchronised" if record.waits == "yes" else "overlapped",
+    }
+    return Question("collective-exchange", without_blanks(arguments) | read_as(record), "expert exchange")
 
 
 def _require_message(row: Mapping[str, str], record: Record) -> None:

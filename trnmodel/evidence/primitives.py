@@ -11,6 +11,7 @@ from trnmodel.catalog.systems import System
 from trnmodel.evidence.cells import UnreadableRowError
 from trnmodel.evidence.readings import Reading, Tune, joined, machine, stack_of
 from trnmodel.fabric.collectives import Collective, collective
+from trnmodel.fabric.expert_exchange import combine_s, dispatch_s
 from trnmodel.fabric.runtime import NONE, RUNTIMES, graph_barrier_s, launch_s
 from trnmodel.formulas import roofline
 from trnmodel.formulas.bounds import busbw_factor
@@ -68,12 +69,26 @@ def _kernel_mfu(r: Reading, tune: Tune | None) -> float:
 def message(r: Reading) -> tuple[str, float, float]:
     """Kind, ranks and bytes of a collective; raises UnreadableRowError naming what the row does not say."""
     arguments: dict[str, Any] = dict(r.arguments)
+    if "exchange" in arguments:
+        sent = arguments["tokens"] * arguments["experts_per_token"] * arguments["hidden"] * MATRIX_BYTES
+        return "all_to_all", float(arguments["ranks"]), float(sent)
     if "rows" in arguments:
         arguments["message_bytes"] = arguments["rows"] * arguments["columns"] * MATRIX_BYTES
     missing = [name for name in ("kind", "ranks", "message_bytes") if name not in arguments]
     if missing:
         raise UnreadableRowError(f"workload: names no {', '.join(missing)} of its collective")
     return str(arguments["kind"]), float(arguments["ranks"]), float(arguments["message_bytes"])
+
+
+def _exchange_s(r: Reading) -> Any:
+    """Return the time of a dispatch or a combine of experts as `fabric.expert_exchange` has it."""
+    asked: dict[str, Any] = dict(r.arguments)
+    names = ("tokens", "hidden", "experts", "experts_per_token", "ranks")
+    sizes = [asked[name] for name in names]
+    if asked["exchange"] == "dispatch":
+        return dispatch_s(*sizes, launch=asked["launch"])
+    back = {"per_choice": asked.get("per_choice") == "yes", "imbalance": asked.get("imbalance", 1.0)}
+    return combine_s(*sizes, launch=asked["launch"], **back)
 
 
 def _collective(r: Reading, in_graph: bool = False) -> Collective:
@@ -135,6 +150,7 @@ def _chip_elements_per_s(r: Reading, tune: Tune | None) -> Any:
 
 
 COLLECTIVES: Mapping[str, Callable[[Reading, Tune | None], Any]] = {
+    "collective-exchange": lambda r, tune: float(_exchange_s(r)),
     "collective-time": lambda r, tune: float(_collective(r).time_s),
     "collective-algbw": lambda r, tune: _algbw(r),
     "collective-busbw": lambda r, tune: _algbw(r) * float(busbw_factor(*message(r)[:2])),

@@ -161,6 +161,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     graph: str = ""
     count: float = nan
     each: str = ""
+    exchange: str = ""  # "dispatch" or "combine" of experts, through buffers with fixed slots
+    per_choice: str = ""  # "yes": every chosen expert's row comes back, not the sum of a rank's
+    tokens_per_rank: float = nan
+    load_imbalance: float = nan
     waits: str = ""  # "yes": the host waits for each call before the next
     series: str = ""  # the listing that a line of a sweep belongs to
     q: float = nan
