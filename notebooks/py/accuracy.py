@@ -177,6 +177,12 @@ charts.table(
     download="by-page",
 )
 
+# %% [markdown]
+# The last column asks the software that a call takes where it names none. On Trainium that is today's public engine, and for an encoder
+# torch-neuronx. It is worse than the software of the row where the page ran something else: an older release of Transformers NeuronX
+# with its own buckets, an engine with other kernels (Kiln), a port that takes a recurrence token by token, or a server with its own
+# backend (TGI). The argument `efficiencies` of a call names any of these stacks.
+
 # %%
 charts.table(
     tables.runs(),
