@@ -187,16 +187,18 @@ def contradicted(basis: Basis, part: str, kind: str, chip: str, stack: str, poin
 
 
 def _contradicted(judgement: Judgement, key: tuple[str, str, str, str], points: Mapping[str, Any]) -> Judgement:
-    """Return a judgement that is extrapolated where a measured row contradicts the band."""
+    """Return a judgement that is extrapolated where a measured row contradicts the band; one such row is named."""
     word, reason = judgement
     firm = np.array([text != "extrapolated" for text in word.texts])[word.places]
+    known = len(reason.texts)
     for row, here in _contradicting(key, points):
         hit = here & firm
         if np.any(hit):
             word = Texts(np.where(hit, len(word.texts), word.places), (*word.texts, "extrapolated"))
-            more = tuple("; ".join(filter(None, (f"contradicted by row {row}", text))) for text in reason.texts)
+            texts = reason.texts[:known]
+            more = tuple("; ".join(filter(None, (f"contradicted by row {row}", text))) for text in texts)
             places = np.where(hit, reason.places + len(reason.texts), reason.places)
-            reason = Texts(places, (*reason.texts, *more))
+            reason, firm = Texts(places, (*reason.texts, *more)), firm & ~hit
     return Judgement(word, reason)
 
 

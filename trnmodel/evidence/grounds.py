@@ -16,7 +16,7 @@ from trnmodel.evidence.cells import UnreadableRowError
 from trnmodel.evidence.columns import ENERGY, TRAINING
 from trnmodel.evidence.jobs import software, training
 from trnmodel.evidence.joules import basis as watts_rest_on
-from trnmodel.evidence.primitives import bare_chip, kernel_answer, message
+from trnmodel.evidence.primitives import bare_chip, kernel_answer, launched, message
 from trnmodel.evidence.questions import grouped, predict, predicted, together
 from trnmodel.evidence.readings import Reading, is_rate, stack_of
 from trnmodel.kernels import kernel
@@ -73,7 +73,7 @@ def where(r: Reading) -> dict[str, str]:
     if about == "kernel":
         kind, on = "kernel", kernel.stack(r.stack).id
     elif about == "collective":
-        kind, on = about, ""
+        kind, on = about, launched(r)
     elif about == TRAINING:
         kind, on = model(r.model).kind, software(r).id
     elif about == ENERGY:

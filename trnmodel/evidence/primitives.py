@@ -10,7 +10,7 @@ from trnmodel.catalog.specs import Chip
 from trnmodel.catalog.systems import System
 from trnmodel.evidence.cells import UnreadableRowError
 from trnmodel.evidence.readings import Reading, Tune, joined, machine, stack_of
-from trnmodel.fabric.collectives import Collective, collective
+from trnmodel.fabric.collectives import LAUNCHED, Collective, collective
 from trnmodel.fabric.expert_exchange import combine_s, dispatch_s
 from trnmodel.fabric.runtime import NONE, RUNTIMES, graph_barrier_s, launch_s
 from trnmodel.formulas import roofline
@@ -97,6 +97,19 @@ def _collective(r: Reading, in_graph: bool = False) -> Collective:
     where = joined(r, ranks, spread=True)
     launch = {"in_graph": in_graph} | _launch(r)
     return collective(kind, size, where, ranks=ranks, lnc=r.mapping[3], algorithm=algorithm, **launch).require_valid()
+
+
+def launched(r: Reading) -> str:
+    """Return "host" for a collective of NeuronCores with a launch, "slots" for one with fixed slots, else nothing.
+
+    Rows of one of these say nothing about another.
+    """
+    if r.meaning == "collective-exchange":
+        return "slots"
+    if r.meaning not in COLLECTIVES or bare_chip(r).core is None:
+        return ""
+    launch = _launch(r)
+    return "" if launch.get("in_graph") or not launch.get("launch_s", bare_chip(r).collective_launch_s) else LAUNCHED
 
 
 def _launch(r: Reading) -> dict[str, Any]:
