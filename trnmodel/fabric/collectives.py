@@ -35,7 +35,7 @@ Value = NDArray | float
 Placed = tuple[Value, Value, int]  # ranks, their stride and the logical core
 WIRES = 4096  # of one fabric and stack that are stored
 BUFFERS = ("sbuf", "hbm")
-LAUNCHED = "host"  # what measured rows of NeuronCores that hold a launch are called
+EAGER = "torch-distributed"  # what launches a collective where a call names no launch
 MOST_CHIPS_OF_A_GROUP = 1e27  # of up to a thousand ranks each, beyond which no number goes
 NEVER = ((np.nan, np.nan),)  # the line of what cannot run
 FAR_BYTES = 2.0**60  # where a line's slope is read off
@@ -89,7 +89,7 @@ class Collective(Grounded):
         """Return what the times rest on: measured collectives of the chip."""
         points, chip = {"ranks": self.ranks, "size": np.maximum(self.message_bytes, 1.0)}, chip_of(self.system)
         launched = chip.core is not None and bool(np.any(self.question.launch_s))
-        return plain_basis("collective", chip.id, LAUNCHED if launched else "", points)
+        return plain_basis("collective", chip.id, EAGER if launched else "", points)
 
     @property
     def busbw_bytes_per_s(self) -> NDArray:
