@@ -261,7 +261,9 @@ def test_the_constants_of_a_chip_reach_every_door():
     assert basis(own, tm.chip("h100"), 1, "decode").word == "measured"
     assert basis(own, tm.chip("a100"), 1, "decode").reason.startswith("stack: given with the call (")
     mine = replace(tm.chip("h100"), id="mine")
-    assert efficiencies(mine).one_shot_s == reader.spec(Efficiencies, "gpu-serving").one_shot_s
+    assert efficiencies(mine) is own  # another name changes nothing
+    unknown = replace(mine, catalog_id="")
+    assert efficiencies(unknown).one_shot_s == reader.spec(Efficiencies, "gpu-serving").one_shot_s
 
 
 @pytest.mark.parametrize("system", tm.systems())

@@ -482,7 +482,7 @@ def chip(name: str | Chip) -> Chip:
 def _chip(chip_id: str) -> Chip:
     entity = entities()[chip_id]
     built_in = _core(entity_row(entity.core).id) if entity.core else None
-    kwargs = assemble(Chip, chip_id, vendor=entity.vendor, core=built_in)
+    kwargs = assemble(Chip, chip_id, vendor=entity.vendor, catalog_id=chip_id, core=built_in)
     if built_in:
         owners = {"neuron-stack": "hop_s", "neuronlink-v3": "algorithm_max_bytes"}
         owners["neuron-runtime"] = "hbm_accesses_per_pair"

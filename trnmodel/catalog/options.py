@@ -174,7 +174,7 @@ def _for(option: Option, chip: Chip) -> Option:
         why = f"documented on {', '.join(sorted(option.documented_on))}"
     elif option.measured_on and chip.id not in option.measured_on:
         why = f"its tokens per step were measured on {', '.join(sorted(option.measured_on))}"
-    e = reader.spec(Efficiencies, option.base_stack, chip.id)
+    e = reader.spec(Efficiencies, option.base_stack, chip.catalog_id)
     return replace(option, borrowed=why, efficiencies=e) if why or e is not option.efficiencies else option
 
 

@@ -331,6 +331,7 @@ class Core(Spec):
 class Chip(Spec):
     """One accelerator chip (package). Peaks are dense, for the whole chip, by compute dtype.
 
+    `catalog_id` is the catalog's chip that this one was made from: constants of software that were measured on it hold.
     `lnc_choices` holds the sizes of a logical core that software allows today, `lnc_announced` those to come,
     `tensor_degrees` the degrees of TP that its runtime supports (empty where nobody lists them), and `hbm_bank_cores`
     the cores that reach a bank of HBM together. `default_stack` is the software where a call names none,
@@ -359,6 +360,7 @@ class Chip(Spec):
     )
 
     vendor: str = ""
+    catalog_id: str = ""
     core: Core | None = None
     year: float = NAN
     process: str = ""

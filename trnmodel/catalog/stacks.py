@@ -273,7 +273,7 @@ def find(chip: Chip, stack: str | Efficiencies | None, argument: str, kind: str 
     if not e.sources:
         why = f"it is a stack of kernels, for tm.kernel, or data/facts/efficiencies.csv has no row of {e.id}"
         refuse(argument, name, f"{why}; allowed are {', '.join(stacks())}")
-    return reader.spec(Efficiencies, e.id, chip.id)
+    return reader.spec(Efficiencies, e.id, chip.catalog_id)
 
 
 FACTS_OF = {"stack": "efficiencies.csv", "trainer": "training.csv"}  # where these fields have their rows
@@ -324,7 +324,7 @@ def basis(e: Efficiencies, chip: Chip, lnc: int, part: Part) -> Basis:
     if e.kind == "ideal":
         return Basis("ideal", "; ".join(reasons))
     changed = (
-        list(_differing(e, reader.spec(Efficiencies, e.id, chip.id)))
+        list(_differing(e, reader.spec(Efficiencies, e.id, chip.catalog_id)))
         if e.id in stacks()[1:]
         else [f"{e.id} is none of data/"]
     )

@@ -10,7 +10,7 @@ from trnmodel.catalog.specs import Chip
 from trnmodel.catalog.systems import System
 from trnmodel.evidence.cells import UnreadableRowError
 from trnmodel.evidence.readings import Reading, Tune, joined, machine, stack_of
-from trnmodel.fabric.collectives import EAGER, Collective, collective
+from trnmodel.fabric.collectives import LAUNCHED, Collective, collective
 from trnmodel.fabric.expert_exchange import combine_s, dispatch_s
 from trnmodel.fabric.runtime import NONE, RUNTIMES, graph_barrier_s, launch_s
 from trnmodel.formulas import roofline
@@ -100,16 +100,14 @@ def _collective(r: Reading, in_graph: bool = False) -> Collective:
 
 
 def launched(r: Reading) -> str:
-    """Return what launches a collective of NeuronCores, "slots" for one with fixed slots, nothing inside a graph.
+    """Return "host" for a collective of NeuronCores with a launch, "slots" for one with fixed slots, else nothing.
 
-    Rows of one of these say little about another.
+    Rows of one of these say nothing about another.
     """
     if r.meaning == "collective-exchange":
         return "slots"
-    launcher = str(dict(r.arguments).get("launcher", ""))
-    if r.meaning not in COLLECTIVES or bare_chip(r).core is None or launcher == NONE:
-        return ""
-    return launcher or EAGER
+    inside = dict(r.arguments).get("launcher") == NONE or bare_chip(r).core is None
+    return "" if inside or r.meaning not in COLLECTIVES else LAUNCHED
 
 
 def _launch(r: Reading) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trnmodel.arguments import HUGE, TINY, Same, choice, numbers, refuse, share, together
-from trnmodel.bands import plain_basis
+from trnmodel.bands import plain_basis, plain_rows_basis
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip, shapes
 from trnmodel.catalog.stacks import IDEAL, Efficiencies
@@ -35,7 +35,7 @@ Value = NDArray | float
 Placed = tuple[Value, Value, int]  # ranks, their stride and the logical core
 WIRES = 4096  # of one fabric and stack that are stored
 BUFFERS = ("sbuf", "hbm")
-EAGER = "torch-distributed"  # what launches a collective where a call names no launch
+LAUNCHED = "host"  # what measured rows of NeuronCores that hold a launch are called
 MOST_CHIPS_OF_A_GROUP = 1e27  # of up to a thousand ranks each, beyond which no number goes
 NEVER = ((np.nan, np.nan),)  # the line of what cannot run
 FAR_BYTES = 2.0**60  # where a line's slope is read off
@@ -89,7 +89,9 @@ class Collective(Grounded):
         """Return what the times rest on: measured collectives of the chip."""
         points, chip = {"ranks": self.ranks, "size": np.maximum(self.message_bytes, 1.0)}, chip_of(self.system)
         launched = chip.core is not None and bool(np.any(self.question.launch_s))
-        return plain_basis("collective", chip.id, EAGER if launched else "", points)
+        if launched:  # the launch, of which the rows hold several, is on no axis
+            return plain_rows_basis("collective", chip.id, LAUNCHED, points, unknown=1)
+        return plain_basis("collective", chip.id, "", points)
 
     @property
     def busbw_bytes_per_s(self) -> NDArray:

@@ -292,8 +292,8 @@ def rests_on(*names: str) -> str:
             said.append(f"{meaning[0].lower()}{meaning[1:]}, {printed} ({row.locator})")
         elif name in load.entities():  # the ideal stack and a caller's stack have no rows
             owners = {name, load.entities()[name].base}
-            count = sum(row.confidence == "D" and row.entity in owners for row in rows.values())
-            said.append(f"{count} constants and policies of the software {name}, fitted or assumed")
+            values = {row.quantity for row in rows.values() if row.confidence == "D" and row.entity in owners}
+            said.append(f"{len(values)} constants and policies of the software {name}, fitted or assumed")
     if len(said) < 2:
         return f"Under it, of our own estimate (D): {said[0]}." if said else ""
     stacks = sum(one.endswith("fitted or assumed") for one in said)
