@@ -81,7 +81,7 @@ def residuals() -> pd.DataFrame:
     Returns
     -------
     table : pandas.DataFrame
-        split ("as fitted", or "outside the fits" where nothing was fitted to the group; "model left out"; "source left
+        split ("as fitted", or "outside the fits" where nothing was fitted to the group; "model left out"; "page left
         out", where a group has more than one page), group, meaning, model, where, sizes, id, source, measured (the time
         of a step, in s, or the watts of a GPU) and error (predicted over measured, minus 1). [-]
     """

@@ -127,7 +127,7 @@ def targets() -> dict[tuple[str, str], tuple[float, float, float]]:
 
 
 def _judged_line(line: Mapping) -> dict[str, object]:
-    """Return the targets of a line, and whether it reaches them all: half as far again with the source left out."""
+    """Return the targets of a line, and whether it reaches them all."""
     known = targets()
     group, split, none = line["group"], line["split"], (np.nan,) * 3
     wanted = known.get((group, split), none if split == FAMILY else known.get((group, ""), none))

@@ -118,12 +118,13 @@ def test_every_value_of_a_stack_is_in_one_mechanism_or_stored():
     assert sorted([*listed, *STORED, *rules]) == sorted(VALUES)
 
 
-MOVED = {  # another value of what is no number; a service, not a step, asks for the bucket of a batch
+MOVED = {  # another value of what is no number; a service, not a step, asks for the bucket of a batch and has a server
     "kv_head_policy": "multi-head",
     "expert_read": "all",
     "context_bucket": "maximum",
     "prompt_bucket": "power-of-two",
     "batch_bucket": None,
+    "server_first_token_s": None,
     "in_graph": "one_shot two_shot",
     "context_exchange": "ulysses",
     "construction": "parts",

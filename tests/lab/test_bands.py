@@ -12,7 +12,7 @@ from trnlab import accuracy, coverage, pages, ratchet
 from trnlab.outliers import outliers
 from trnmodel.catalog.bands import BANDS, HULLS, OUTLIERS
 from trnmodel.evidence import tables
-from trnmodel.evidence.rows import save
+from trnmodel.evidence.rows import MEASURED, save
 from trnmodel.formulas.bands import SMALLEST, conformal_width, local_scale, shrunk_width
 from trnmodel.neighbours import UNSTATED_GROWTH
 
@@ -170,7 +170,7 @@ def test_coverage_with_a_model_or_a_chip_left_out(split, least):
 
 
 def test_validate_gives_the_ends_of_the_step():
-    row = dict.fromkeys(pd.read_csv(accuracy.MEASURED, nrows=0).columns, "")
+    row = dict.fromkeys(pd.read_csv(MEASURED, nrows=0).columns, "")
     row |= {"kind": "inference-LLM", "instance": "trn2.3xlarge", "workload": "Qwen3-8B", "tp": "4", "batch": "1"}
     row |= {"date_or_sdk": "vLLM with its plugin, SDK 2.29"}
     row |= {"seq_len": "2048", "phase": "decode", "metric": "TPOT p50", "value": "10", "unit": "ms", "lnc": "2"}

@@ -120,10 +120,11 @@ def test_the_best_pair_is_that_of_brute_force(case, few_batches):
         Question(own, request, spec, options_of(spec, own, request)[0], load.precision("bf16")) for spec in (slow, fast)
     )
     bytes_ = float(own.kv_bytes(2048, "bf16") + own.state_bytes())
+    server_s = p.option.efficiencies.server_first_token_s
     made = []
     for (batch, step_s, chips), (alone, together, groups, first) in product(decodes_of(q), prefills_of(p)):
         network = [n * s.scaleout_bytes_per_s_per_dir for n, s in ((chips, slow), (first, fast))]
-        busy = busiest(request, alone, together, bytes_ / min(network) + step_s)
+        busy = busiest(request, alone, together, bytes_ / min(network) + step_s + server_s)
         if busy > 0 and step_s <= 1 / float(request.tokens_per_s_per_user):
             rates = batch / (256 * step_s), busy * groups / together
             made.append(256 / chip_s_of(request, slow, fast, (chips, first), rates))

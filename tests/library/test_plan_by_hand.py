@@ -135,6 +135,7 @@ def times(**more):
         "together_s": np.asarray(0.1),
         "groups": np.asarray(1.0),
         "chunks": np.asarray(1.0),
+        "host_s": np.asarray(0.0),
         "compiled": False,
     }
     return Times(**one | more)

@@ -236,7 +236,7 @@ def test_the_place_of_a_message():
     nowhere = dict.fromkeys(("ranks", "sequences", "length", "size"), NAN)
     assert grounds.sizes(row) == pytest.approx(nowhere | {"ranks": 16, "size": 1e8}, nan_ok=True)
     assert grounds.sizes(of_message(ranks=16.0)) == pytest.approx(nowhere, nan_ok=True)
-    assert grounds.where(row) == {"part": "collective", "kind": "collective", "chip": "trainium2", "on": ""}
+    assert grounds.where(row) == {"part": "collective", "kind": "collective", "chip": "trainium2", "on": "host"}
     assert grounds.where(reading(ROW)) == {
         "part": "decode",
         "kind": "dense",

@@ -130,7 +130,7 @@ def runs() -> pd.DataFrame:
         group, split, cases, pages, median_error, mean_error, p90_error. [-]
     """
     rows = pd.read_csv(RUNS)
-    groups = rows.assign(size=rows.error.abs(), split=rows.split.replace("source left out", SOURCE))
+    groups = rows.assign(size=rows.error.abs())
     found = groups.groupby(["group", "split"], sort=False)
     errors = found["size"].agg(
         cases="size", median_error="median", mean_error="mean", p90_error=lambda x: x.quantile(0.9)

@@ -59,7 +59,11 @@ def unexplained() -> pd.DataFrame:
     rows = evidence.table("layers", chip="trn2")
     of = rows.groupby(["stack", "ranks"], sort=False).layer_s
     ends = {name: of.quantile(q) for name, q in (("layer_s", 0.5), ("layer_s_low", 0.1), ("layer_s_high", 0.9))}
-    return pd.DataFrame(ends | {"steps": of.size()}).reset_index().sort_values(["ranks", "stack"], ignore_index=True)
+    return (
+        pd.DataFrame(ends | {"steps": of.size()})
+        .reset_index()
+        .sort_values(["ranks", "stack"], kind="stable", ignore_index=True)
+    )
 
 
 def with_layer_constants(e: Efficiencies, times: float) -> Efficiencies:

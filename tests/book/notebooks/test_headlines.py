@@ -48,7 +48,7 @@ NAMED = {
 # nowhere, the sum of links where lanes are counted, stacks where none runs or they are named, a rate inside a chip, and
 # what a collective takes that a host launches.
 NOWHERE = """busy_core_share collective_launch_s collective_pass_bytes_per_s[1] collective_pass_bytes_per_s[2]
-    cpus_per_cpu_tray default_stack hand_tuned_stack hbm_bank_cores intra_chip_bytes_per_s
+    cpus_per_cpu_tray default_stack encoder_stack hand_tuned_stack hbm_bank_cores intra_chip_bytes_per_s
     nvme_bytes peak_flop_per_s[fp8] tdp_w training_stack hand_tuned_training_stack"""
 LATENCY, LINKS = "hop_s switch_s", "scaleup_bytes_per_s_per_dir scaleup_bytes_per_s_per_dir[instance]"
 UNREAD = {
