@@ -239,7 +239,7 @@ def collective(row: Mapping[str, str], record: Record) -> Question:
     if name == "graph-time" or record.each or record.engine == "nccl":
         return Question(name, arguments | ({"launcher": NONE} if record.each else {}), use)
     launcher = _launcher(record)
-    unknown = () if record.server_of else ("launch",) if launcher else ("engine",)
+    unknown = () if record.server_of else ("launch",) if launcher else ("launch", "engine")
     return Question(name, arguments | without_blanks({"launcher": launcher, "waits": record.waits}), use, unknown)
 
 
