@@ -69,11 +69,11 @@ def test_what_a_headline_rests_on():
     assert ledger.rests_on("trainium3/hop_s/project") == f"Under it, of our own estimate (D): {hop}."
     both = ledger.rests_on("trainium3/hop_s/project", "vllm-neuron-2026")
     assert "(D): 1 figure and 1 stack of software " in both
-    own = [
-        row
+    own = {
+        row.quantity
         for row in load.facts_rows().values()
         if row.confidence == "D" and row.entity in ("vllm-neuron-2026", load.entities()["vllm-neuron-2026"].base)
-    ]
+    }
     assert f"- {len(own)} constants and policies of the software vllm-neuron-2026, fitted or assumed" in both
     assert f"- {hop}" in both
     figures = ledger.rests_on("trainium3/hop_s/project", "trainium3/hop_s/project")
