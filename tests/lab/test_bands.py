@@ -114,6 +114,7 @@ def test_errors_are_missed_on_both_sides(lines):
 
 WEAK = {  # Spearman's correlation of width and size of error, where it is below 0.2
     "expert-prefill": "-0.11",
+    "prefill": "0.06: what a server adds and how a prompt is padded is in no column",
     "serving, TTFT in a queue": "0.19",
     "collective, host": "-0.12: one page has most rows, and its launches follow no axis",
     "collective, slots": "-0.18: one page has all rows",
@@ -253,7 +254,7 @@ def test_what_other_pages_say_by_hand():
     apart = coverage.held(rows.assign(length=2.1 ** np.arange(60), log_error=0.1), "left")
     assert set(apart.basis) == {"extrapolated"}
     unsure = coverage.held(rows[:59].assign(unknown=[0] * 58 + [1]), "left")
-    assert unsure.width[58] == pytest.approx(unsure.width[56] * 1.6, rel=0.01)
+    assert unsure.width[58] == pytest.approx(unsure.width[56] * 1.38, rel=0.01)
 
 
 def test_memory_has_no_band_of_others():

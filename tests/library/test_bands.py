@@ -199,15 +199,15 @@ def test_rows_of_another_stack_count_two_octaves_away():
 
 
 def test_what_nobody_stated_widens_the_band():
-    """Each such column makes an error 1.6 times as large; and the point is not known."""
+    """Each such column makes an error 1.38 times as large; and the point is not known."""
     at = {"ranks": np.full(3, 8.0), "batch": 1, "length": 1024, "size": 8e9}
     found = judged(NEAR, at, unknown=np.array([0, 1, 2]))
-    assert found.width == pytest.approx(0.2 * np.array([1, 1.6, 1.6**2]))
+    assert found.width == pytest.approx(0.2 * np.array([1, 1.38, 1.38**2]))
     assert found.word.tolist() == ["measured", "extrapolated", "extrapolated"]
     assert found.reason.tolist() == ["", UNSTATED, UNSTATED]
     row = rows_of(PLACES[:, :1], [0.3], unknown=1).near(*MINE)  # whose own error is worth less by as much
     scale, _ = row.spread({"ranks": 4.0, "batch": 1.0, "length": 1024.0, "size": 8e9})
-    assert scale == pytest.approx(np.sqrt(0.3 / 1.6 * 0.1))
+    assert scale == pytest.approx(np.sqrt(0.3 / 1.38 * 0.1))
 
 
 def test_points_are_judged_as_each_by_itself():
