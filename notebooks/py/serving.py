@@ -325,7 +325,7 @@ charts.table(
 #
 # A first token also holds what the server does outside the chips: it takes the request, makes tokens of it, and finds it a place in
 # the schedule. The chips work on other requests meanwhile, so this time is in the first token and in no step. It differs between
-# releases, and six pages on vLLM leave between none and 120 ms for it. `tm.efficiencies(chip).server_first_token_s` has the value.
+# releases, and six pages on vLLM leave between none and 120 ms for it. Its value is `server_first_token_s` of the stack.
 
 # %% tags=["hide-input"]
 t_s, p_s = float(t_step.time_s), prompt_s
