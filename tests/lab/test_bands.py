@@ -70,7 +70,8 @@ def test_the_files_are_those_of_the_errors(rows, lines, tmp_path):
 def test_the_table_of_coverage_is_that_of_the_errors(tmp_path):
     """Else run `python -m trnlab.accuracy bands`."""
     save(accuracy.how_often(), tmp_path / "coverage.csv", "%.4g")
-    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "coverage.csv"), pd.read_csv(coverage.COVERAGE), rtol=2e-3)
+    fresh, shipped = (pd.read_csv(path) for path in (tmp_path / "coverage.csv", coverage.COVERAGE))
+    pd.testing.assert_frame_equal(fresh, shipped, rtol=2e-3, atol=1e-3)  # a tie of ranks may fall on either side
 
 
 def test_nine_of_ten_errors_of_a_new_page_are_inside(lines):
