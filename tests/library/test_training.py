@@ -173,7 +173,7 @@ def test_a_stack_has_the_bands_of_its_rows():
     assert step.low < 13.75 < step.high
     far = tm.train_step("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=8, pp=2), global_batch=64, seq=4096)
     assert far.basis == "extrapolated"
-    assert far.basis_reason == "chip: neuronx-training was fitted on trainium1"
+    assert far.basis_reason == "chips: rows reach to 1"
     assert np.log(far.high / far.time_s) > 0.3
     assert tm.train_step("gpt3-175b", "hgx-a100", tm.Mapping(tp=8, pp=8), **GPT3, efficiencies="ideal").basis == "ideal"
     mine = replace(step.stack, layer_s=0.0)

@@ -239,6 +239,21 @@ def test_fixed_times_are_paid_once_a_layer_and_pass_and_once_a_step():
         assert float(getattr(then, f"{name}_s") - getattr(first, f"{name}_s")) == pytest.approx(more, abs=0.05), name
 
 
+def test_a_chip_waits_for_a_host_that_is_slower_and_for_no_other():
+    """2 micro-batches of 8 layers in each of 3 passes, 1 s each and half a second more with adapters; 3 in the bubble."""
+    ask = {"mapping": tm.Mapping(pp=4), "global_batch": 2, "seq": 512, "recompute": "full"}
+    slow, quick = (replace(IDEAL, id="late", host_layer_s=s, host_adapter_s=s / 2) for s in (1.0, 1e-6))
+    whole = tm.train_step(DENSE, ROOMY, **ask, efficiencies=slow)
+    assert float(whole.time_s - whole.optimizer_s - whole.data_s) == pytest.approx((2 + 3) * 24, rel=1e-3)
+    adapted = tm.train_step(DENSE, ROOMY, **ask, efficiencies=slow, trainable_share=0.01)
+    assert float(adapted.time_s) == pytest.approx((2 + 3) * 36, rel=1e-3)
+    first = tm.train_step(DENSE, ROOMY, **ask, efficiencies=IDEAL)
+    spared = tm.train_step(DENSE, ROOMY, **ask, efficiencies=quick)
+    assert (float(spared.host_s), float(spared.time_s)) == (0.0, float(first.time_s))
+    none = tm.train_step(DENSE, ROOMY, **ask | {"recompute": "none"}, efficiencies=slow)
+    assert float(none.host_s + none.forward_s + none.backward_s) == pytest.approx(2 * 16, rel=1e-3)
+
+
 @pytest.mark.parametrize(
     ("degrees", "more", "reason"),
     [

@@ -27,7 +27,9 @@ class Trainer(Spec):
     Shares are of printed rates: `matmul_share` of linear layers, `attention_share` of scores and weighted values (at
     most the former),
     `stream_share` of what norms, masks, activations and the optimizer read and write, `link_share` and `scaleout_share`
-    of what exchanges send. A layer costs `layer_s` besides in each pass over it, a step `step_s`. An overlap is the
+    of what exchanges send. A layer costs `layer_s` besides in each pass over it, a step `step_s`. The host launches each
+    pass over a layer in `host_layer_s`, and in `host_adapter_s` more where adapters are trained beside frozen weights; it
+    runs ahead of the chip, so that a micro-batch takes the longer of both. An overlap is the
     share of the shorter of an exchange and of the work beside it that hides; `straggler` is by how much the slowest
     rank's work is longer than the mean. `scores` that are "kept" are written out (unfused attention), those of `masked`
     pairs may be "computed". `width` is the half-width of its errors, models left out, on `fitted_on` chips, of which
@@ -44,6 +46,8 @@ class Trainer(Spec):
     scaleout_share: float = 1.0
     layer_s: float = 0.0
     step_s: float = 0.0
+    host_layer_s: float = 0.0
+    host_adapter_s: float = 0.0
     straggler: float = 0.0
     tp_overlap: float = 1.0
     ep_overlap: float = 1.0

@@ -80,6 +80,7 @@ class TrainStep(Grounded):
     context_s: NDArray
     pipeline_s: NDArray
     data_s: NDArray
+    host_s: NDArray
     bubble_s: NDArray
     optimizer_s: NDArray
     straggler_s: NDArray
@@ -129,7 +130,7 @@ class TrainStep(Grounded):
 
     @property
     def bound(self) -> NDArray | str:
-        """The longest part: "work", an exchange, "bubble", "optimizer" or "overhead"; empty where nothing can."""
+        """The longest part: "work", an exchange, "host", "bubble", "optimizer" or "overhead"; empty where nothing can."""
         names = ("work", *(name.removesuffix("_s") for name in PARTS if name not in WORK))
         work = sum(getattr(self, name) for name in WORK)
         times = np.stack(np.broadcast_arrays(work, *(getattr(self, name) for name in PARTS if name not in WORK)))
@@ -218,9 +219,10 @@ def train_step(
 ) -> TrainStep:
     r"""Time of a step of training: forward, backward, what is computed again, what waits, and the optimizer.
 
-    .. math:: t = m\,(t_f + t_b + t_r + t_x) + \frac{p-1}{v}(t_f + t_b + t_r + t_x) + t_d + t_o + t_0
+    .. math:: t = m\,(t_f + t_b + t_r + t_x + t_w) + \frac{p-1}{v}(t_f + t_b + t_r + t_x + t_w) + t_d + t_o + t_0
 
-    with m micro-batches, exposed exchanges t_x of layers and stages, and t_d of gradients and weights.
+    with m micro-batches, exposed exchanges t_x of layers and stages, waits t_w for a host that launches more slowly than
+    the chip works, and t_d of gradients and weights.
 
     Parameters
     ----------

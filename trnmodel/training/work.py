@@ -33,7 +33,7 @@ BACKWARD = 2.0  # gradients of inputs and of weights: two products for one, of w
 HALVES = 2.0  # forward and backward
 WORK = ("forward_s", "backward_s", "recompute_s")
 EXCHANGES = ("tensor_s", "expert_s", "context_s", "pipeline_s", "data_s")
-PARTS = (*WORK, *EXCHANGES, "bubble_s", "optimizer_s", "straggler_s", "overhead_s")
+PARTS = (*WORK, *EXCHANGES, "host_s", "bubble_s", "optimizer_s", "straggler_s", "overhead_s")
 KINDS = ("weight_bytes", "gradient_bytes", "optimizer_bytes", "activation_bytes", "buffer_bytes")
 
 
@@ -366,13 +366,20 @@ def _exposed(r: Rank, q: TrainQuestion, sent: Values, p: Passes, each_s: Numeric
     return exposed | {"tensor_s": exposed["tensor_s"] + again, "each_s": every, "left_s": left - (each_s - every)}
 
 
+def launches_s(r: Rank, q: TrainQuestion, t: Tokens) -> Numeric:
+    """Time in which the host launches a micro-batch of the fullest stage: each pass over each layer [s]."""
+    adapters = np.less(q.trainable_share, 1.0)
+    return t.stage * r.outline.layers * q.turns * (r.e.host_layer_s + adapters * r.e.host_adapter_s)
+
+
 def times_of(r: Rank, q: TrainQuestion, t: Tokens, k: Saved, params: Params) -> Values:
     """Parts of a step's time, that add up to it."""
     p, m = passes_of(r, q, t, k), t.microbatches
     once_s, each_s = _gradients(r, q, params)
     waits = _exposed(r, q, exchanges_of(r, q, t), p, each_s)
     each_s, left = waits.pop("each_s"), np.minimum(waits.pop("left_s"), p.backward_s + p.recompute_s)
-    stage_s = p.work_s + sum(waits.values())
+    device_s = p.work_s + sum(waits.values())
+    late_s = page.host_wait_s(device_s + p.head_s + each_s, launches_s(r, q, t))
     updated = 2 * q.trained_optimizer_bytes + q.trained_gradient_bytes + ELEMENT_BYTES * (q.backward - 1)
     moved = params.held(updated, q.zero > 0)
     times = {name: m * x for name, x in waits.items()} | {
@@ -380,7 +387,8 @@ def times_of(r: Rank, q: TrainQuestion, t: Tokens, k: Saved, params: Params) -> 
         "backward_s": m * (p.backward_s + p.head_s * q.backward / (1 + q.backward)),
         "recompute_s": m * p.recompute_s,
         "data_s": page.exposed_s(once_s, left, _hidden(r, q, "dp")) + m * each_s,
-        "bubble_s": page.bubble_s(stage_s, r.values["pp"], q.interleave),
+        "host_s": m * late_s,
+        "bubble_s": page.bubble_s(device_s + late_s, r.values["pp"], q.interleave),
         "optimizer_s": moved / (r.rates.hbm_bytes_per_s * r.e.stream_share),
         "straggler_s": q.straggler * m * (p.work_s + p.head_s),
         "overhead_s": r.e.step_s,

@@ -105,7 +105,7 @@ def test_better_machines_and_software_take_no_longer(job):
     peaks = {name: 1.5 * x for name, x in chip.peak_flop_per_s.items()}
     faster.append(replace(where, chip=replace(chip, peak_flop_per_s=peaks)))
     better = [replace(e, **{name: min(1.0, 1.3 * getattr(e, name) + 0.01)}) for name in (*SHARES, *OVERLAPS)]
-    better += [replace(e, **{name: getattr(e, name) / 2}) for name in ("layer_s", "step_s", "straggler")]
+    better += [replace(e, **{name: getattr(e, name) / 2}) for name in ("layer_s", "step_s", "host_layer_s", "straggler")]
     for found in [*(with_(system, e) for system in faster), *(with_(where, stack) for stack in better)]:
         assert (found.time_s[first.valid] <= first.time_s[first.valid] * (1 + 1e-12)).all()
 
@@ -135,7 +135,8 @@ def test_more_work_takes_no_less(job):
         both = first.valid & found.valid
         assert both.any()
         assert (found.time_s[both] >= first.time_s[both] * (1 - 1e-12)).all(), more
-    shares = [step(job, degrees, asked, trainable_share=share) for share in (0.0, 0.3, 1.0)]
+    # all of the weights have no adapters, whose launch the host is spared (8,812 and 5,616 tokens/s on Trainium2)
+    shares = [step(job, degrees, asked, trainable_share=share) for share in (0.0, 0.3, 0.99)]
     for less, trained in pairwise(shares):
         both = less.valid & trained.valid
         assert (less.time_s[both] <= trained.time_s[both] * (1 + 1e-12)).all()
