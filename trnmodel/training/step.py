@@ -43,7 +43,8 @@ class TrainStep(Grounded):
     """A training step: the parts of its time, which add up to `time_s`, its work, and what the fullest rank stores.
 
     `lower_s` hides every exchange that work can hide, `upper_s` none. MFU is the model's work over the printed peak of
-    all ranks, HFU counts what is computed again too. A point that does not fit keeps its bytes.
+    all ranks, with the whole square of attention on all software; HFU is what is computed, layers that run again among
+    it and masked pairs that are skipped not. A point that does not fit keeps its bytes.
     """
 
     REASONS: ClassVar[tuple[str, ...]] = REASONS

@@ -191,10 +191,14 @@ def tokens_of(r: Rank, q: TrainQuestion) -> Tokens:
     )
 
 
-def _pairs(r: Rank, q: TrainQuestion) -> list[Numeric]:
-    """Query-key pairs of a sequence that each attention computes; all, where masks save nothing."""
-    skipped = r.e.masked == "skipped"
+def _pairs(r: Rank, q: TrainQuestion, skipped: bool) -> list[Numeric]:
+    """Query-key pairs of a sequence in each attention: those that the mask leaves where others are skipped, else all."""
     return [attended_pairs(q.seq, 0.0, a.window, a.kind, skipped) for a in r.attentions]
+
+
+def _computed(r: Rank, q: TrainQuestion) -> list[Numeric]:
+    """Query-key pairs of a sequence that the stack computes in each attention."""
+    return _pairs(r, q, r.e.masked == "skipped")
 
 
 class Saved(NamedTuple):
@@ -243,7 +247,7 @@ def passes_of(r: Rank, q: TrainQuestion, t: Tokens, k: Saved) -> Passes:
     flop = n * (w["row_flop"] + w["routed_flop"] * q.expert_imbalance)
     layers_s = page.product_s(flop, narrow, e.matmul_share, base)
     sequences: Numeric = q.micro_batch / w["cp"]
-    flop = sum(w[f"pair_flop_{i}"] * x for i, x in enumerate(_pairs(r, q))) * sequences
+    flop = sum(w[f"pair_flop_{i}"] * x for i, x in enumerate(_computed(r, q))) * sequences
     attend_s = page.product_s(flop, wide, np.minimum(e.attention_share, e.matmul_share), base)
     moved_s = (
         MOVES * page.saved_activation_bytes(n, k.whole, k.cut, k.scores, k.entry, w["tp"], t.outer_tp, "none") / stream
@@ -319,6 +323,11 @@ class Params(NamedTuple):
         """Bytes of a state of all of them."""
         cut = (self.dense_ranks, self.expert_ranks) if sharded else (1.0, 1.0)
         return page.state_bytes(self.dense, each_bytes, cut[0]) + page.state_bytes(self.expert, each_bytes, cut[1])
+
+
+    def of_others(self, each_bytes: Numeric) -> Numeric:
+        """Bytes of a state of the parameters that a rank has only a part of where states are sharded."""
+        return each_bytes * (self.dense * (self.dense_ranks > 1) + self.expert * (self.expert_ranks > 1))
 
 
 def params_of(r: Rank, t: Tokens) -> Params:
@@ -397,20 +406,24 @@ def times_of(r: Rank, q: TrainQuestion, t: Tokens, k: Saved, params: Params) -> 
 
 
 def flop_of(r: Rank, q: TrainQuestion) -> tuple[Numeric, Numeric]:
-    """Work of a step as MFU counts it, and with what is computed again, over all ranks [FLOP].
+    """Work of a step as MFU counts it, and as the stack computes it with what runs again, over all ranks [FLOP].
 
-    Attention counts as the stack computes it: the whole square, or what the mask leaves.
+    MFU counts the whole square of attention, whatever the software: as Megatron-LM and PaLM define it. What the stack
+    computes leaves out the pairs that it skips.
     """
     w = r.values
-    pair = sum(w[f"pair_all_{i}"] * x for i, x in enumerate(_pairs(r, q)))
+    square, pair = (
+        sum(w[f"pair_all_{i}"] * x for i, x in enumerate(pairs)) for pairs in (_pairs(r, q, False), _computed(r, q))
+    )
     rows = w["row_all"] * q.seq
-    model = ((1 + q.backward) * (rows + w["logit_all"] * q.seq) + (1 + BACKWARD) * pair) * q.global_batch
+    products = (1 + q.backward) * (rows + w["logit_all"] * q.seq)
+    model, computed = ((products + (1 + BACKWARD) * x) * q.global_batch for x in (square, pair))
     again: Numeric = 0.0
     if q.recomputes_layers:
         again = (rows + pair) * q.global_batch
     elif q.recompute == "selective" and r.e.scores == "kept":
         again = pair * q.global_batch
-    return model, model + again
+    return model, computed + again
 
 
 def memory_of(r: Rank, q: TrainQuestion, t: Tokens, k: Saved, p: Params) -> Values:
@@ -423,8 +436,8 @@ def memory_of(r: Rank, q: TrainQuestion, t: Tokens, k: Saved, p: Params) -> Valu
     buffer: Numeric = 0.0
     if q.recomputes_layers:  # the layer that runs again
         buffer = page.saved_activation_bytes(n, *ask, "none") / o.layers
-    if q.zero == 3:  # a layer's weights, and those that come next
-        buffer = buffer + 2 * p.held(ELEMENT_BYTES, False) / (t.stage * o.layers)
+    if q.zero == 3:  # a layer's weights, and those that come next, where other ranks have parts of them
+        buffer = buffer + 2 * p.of_others(ELEMENT_BYTES) / (t.stage * o.layers)
     return {
         "weight_bytes": p.held(ELEMENT_BYTES, q.zero > 2),
         "gradient_bytes": p.held(q.trained_gradient_bytes, q.zero > 1),

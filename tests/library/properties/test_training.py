@@ -49,7 +49,10 @@ def step(job, degrees, asked, way=("selective", 1, True), **more):
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: f"{job[0]} on {job[1]}")
 def test_1e5_random_jobs(job):
-    """Of all jobs and ways 1e5: finite where they can exist, parts and kinds add up, MFU <= HFU <= 1, both bounds."""
+    """Of all jobs and ways 1e5: finite where they can exist, parts and kinds add up, HFU <= 1, both bounds.
+
+    MFU counts masked pairs, of which software may skip half: it is at most HFU where all are computed, else its double.
+    """
     rng = np.random.default_rng(7)
     for way in WAYS:
         found = step(job, *drawn(job[0], rng, 4000), way)
@@ -63,7 +66,8 @@ def test_1e5_random_jobs(job):
         assert all((np.broadcast_to(getattr(found, name), good.shape)[good] >= 0).all() for name in PARTS)
         kinds = sum(getattr(found, name) for name in KINDS)
         np.testing.assert_allclose(kinds, found.memory_bytes_per_rank, rtol=1e-12)
-        assert (found.mfu[good] <= found.hfu[good] * (1 + 1e-12)).all()
+        times = 1 if found.stack.masked == "computed" else 2
+        assert (found.mfu[good] <= times * found.hfu[good] * (1 + 1e-12)).all()
         assert (found.hfu[good] <= 1 + 1e-12).all()
         assert (found.lower_s[good] <= found.time_s[good] * (1 + 1e-12)).all()
         assert (found.upper_s[good] >= found.time_s[good] * (1 - 1e-12)).all()
