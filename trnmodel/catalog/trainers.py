@@ -27,7 +27,9 @@ class Trainer(Spec):
     Shares are of printed rates: `matmul_share` of linear layers, `attention_share` of scores and weighted values (at
     most the former),
     `stream_share` of what norms, masks, activations and the optimizer read and write, `link_share` and `scaleout_share`
-    of what exchanges send. A layer costs `layer_s` besides in each pass over it, a step `step_s`. The host launches each
+    of what exchanges send. A step of an exchange starts in the time that the fabric documents, or in `hop_s` where it
+    documents none; with a `hop_s` of 0 nothing has a start-up. Gradients and weights go in messages of `bucket_bytes`, in
+    ZeRO-3 layer by layer. A layer costs `layer_s` besides in each pass over it, a step `step_s`. The host launches each
     pass over a layer in `host_layer_s`, and in `host_adapter_s` more where adapters are trained beside frozen weights; it
     runs ahead of the chip, so that a micro-batch takes the longer of both. An overlap is the
     share of the shorter of an exchange and of the work beside it that hides; `straggler` is by how much the slowest
@@ -46,6 +48,8 @@ class Trainer(Spec):
     scaleout_share: float = 1.0
     layer_s: float = 0.0
     step_s: float = 0.0
+    hop_s: float = 0.0
+    bucket_bytes: float = float("inf")
     host_layer_s: float = 0.0
     host_adapter_s: float = 0.0
     straggler: float = 0.0
@@ -79,11 +83,12 @@ class Trainer(Spec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in SHARES:
+        for name in (*SHARES, *POSITIVE):
             if np.any(np.equal(getattr(self, name), 0)):
                 refuse(f"{self.id}: {name}", getattr(self, name), "allowed are numbers above 0")
 
 
+POSITIVE = ("bucket_bytes",)
 SHARES = ("matmul_share", "attention_share", "stream_share", "link_share", "scaleout_share")
 IDEAL = Trainer(id="ideal", name="ideal: nothing lost, all that may hide hides")
 

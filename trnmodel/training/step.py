@@ -167,7 +167,11 @@ class TrainStep(Grounded):
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """Collectives of a rank of the fullest stage for a micro-batch; gradients and weights are not among them."""
+        """Collectives of a rank of the fullest stage for a micro-batch, with those of gradients and weights.
+
+        What takes place once a step counts as a part: its number over that of the micro-batches. The groups "dense" and
+        "expert" are all ranks that hold the same parameters.
+        """
         return self.question.messages()
 
     @property
@@ -278,7 +282,8 @@ def train_step(
 
     Notes
     -----
-    Start-ups of exchanges are within the fixed time of a layer. An exchange hides behind work by the stack's share of
+    Every exchange has a start-up for each step of its algorithm, and ZeRO-3 gathers layer by layer, so that many ranks
+    with few parameters each wait for starts. An exchange hides behind work by the stack's share of
     its pair; what one has hidden behind hides no other. All stages wait for the fullest, which has the head too.
     Flash attention computes scores again inside its kernel, which is not counted. What products lose beside the engine
     is as long in every number format (`formulas.training.product_s`). An oversubscribed network is one of a lower rate.

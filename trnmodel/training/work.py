@@ -22,7 +22,7 @@ from trnmodel.steps.assemble import Message
 from trnmodel.steps.legal import RULES, of_lengths
 from trnmodel.steps.mapping import Mapping
 from trnmodel.steps.pieces import Answer, Piece, in_pieces
-from trnmodel.training.rank import ELEMENT_BYTES, Rank, rank
+from trnmodel.training.rank import CHAINS, ELEMENT_BYTES, Rank, rank
 from trnmodel.units import Numeric
 
 HAND_TUNED = "stack: put together from parts that were measured elsewhere, on no chip as a whole"
@@ -160,9 +160,12 @@ class TrainQuestion:
         return spread(self.basis(), self.rank.e, self.time_s)
 
     def messages(self) -> tuple[Message, ...]:
-        """Return what a rank of the fullest stage sends for a micro-batch."""
+        """Return what a rank of the fullest stage sends for a micro-batch; what a step sends once counts as a part."""
         q = self.everywhere
-        return tuple(message for _, message in messages_of(q.rank, q, tokens_of(q.rank, q)))
+        t = tokens_of(q.rank, q)
+        layers = tuple(message for _, message in messages_of(q.rank, q, t))
+        replicas = replicas_of(q.rank, q, t, params_of(q.rank, t))
+        return layers + tuple(m if every else m._replace(count=m.count / t.microbatches) for every, m in replicas)
 
 
 class Tokens(NamedTuple):
@@ -307,17 +310,28 @@ def exchanges_of(r: Rank, q: TrainQuestion, t: Tokens) -> Values:
     """Time of all exchanges of a micro-batch by themselves, on the fullest stage [s]."""
     times_s: Values = dict.fromkeys(("tensor_s", "gathered_s", "expert_s", "context_s", "pipeline_s"), 0.0)
     for part, m in messages_of(r, q, t):
-        times_s[part] = times_s[part] + m.count * m.message_bytes * r.values[f"{m.group}_{m.kind}"]
+        times_s[part] = times_s[part] + time_of(r, m)
     return times_s
 
 
-class Params(NamedTuple):
-    """Parameters of the fullest stage on a rank, experts apart, and the ranks that hold the same."""
+def time_of(r: Rank, m: Message) -> Numeric:
+    """Time of all messages of one kind [s]."""
+    return m.count * r.values.exchanges.time_s(m.group, m.kind, m.message_bytes)
 
-    dense: Numeric
+
+class Params(NamedTuple):
+    """Parameters of the fullest stage on a rank, tables at the ends and experts apart, and ranks that hold the same."""
+
+    layers: Numeric
+    edge: Numeric
     expert: Numeric
     dense_ranks: Numeric
     expert_ranks: Numeric
+
+    @property
+    def dense(self) -> Numeric:
+        """Parameters of layers and tables."""
+        return self.layers + self.edge
 
     def held(self, each_bytes: Numeric, sharded: bool) -> Numeric:
         """Bytes of a state of all of them."""
@@ -336,22 +350,49 @@ def params_of(r: Rank, t: Tokens) -> Params:
     first, last = w["first_params"], w["last_params"]
     edge = np.where(np.equal(w["pp"], 1), first + last, np.maximum(first, last))[()]
     experts = w["dp"] * w["cp"]
-    return Params(t.stage * w["dense_params"] + edge, t.expert_stage * w["expert_params"], experts * w["ep"], experts)
+    return Params(t.stage * w["dense_params"], edge, t.expert_stage * w["expert_params"], experts * w["ep"], experts)
 
 
-def _gradients(r: Rank, q: TrainQuestion, p: Params) -> tuple[Numeric, Numeric]:
-    """Time of the exchanges of gradients and weights once a step, and in every micro-batch [s]."""
+def replicas_of(r: Rank, q: TrainQuestion, t: Tokens, p: Params) -> list[tuple[bool, Message]]:
+    """Return the exchanges of gradients and weights, with whether they take place in every micro-batch, not in a step.
 
-    def sent(kind: str, each_bytes: Numeric) -> Numeric:
-        return each_bytes * (p.dense * r.values[f"dense_{kind}"] + p.expert * r.values[f"expert_{kind}"])
-
+    In ZeRO-3 each layer gathers its weights when it runs, and the tables at the ends theirs; else all goes in buckets.
+    """
+    o, gradients = r.outline, q.trained_gradient_bytes
+    again = q.backward - 1  # weights that were trained
     if q.zero == 0:
-        return sent("all_reduce", q.trained_gradient_bytes), 0.0
-    scattered, gathered = sent("reduce_scatter", q.trained_gradient_bytes), sent("all_gather", ELEMENT_BYTES)
+        plan = [("gradients", "all_reduce", gradients, 1.0, False)]
+    elif q.zero == 3:
+        plan = [
+            ("weights", "all_gather", ELEMENT_BYTES, 2.0, True),
+            ("gradients", "reduce_scatter", gradients, 1.0, True),
+        ]
+    else:
+        plan = [
+            ("gradients", "reduce_scatter", gradients, 1.0, q.zero == 2),
+            ("updated weights", "all_gather", ELEMENT_BYTES * again, 1.0, False),
+        ]
+    held: list[tuple[str, str, Numeric, Numeric]] = [("all but experts", "dense", p.dense, 1.0)]
     if q.zero == 3:
-        return 0.0, scattered + 2 * gathered
-    updated = gathered * (q.backward - 1)
-    return (updated, scattered) if q.zero == 2 else (scattered + updated, 0.0)
+        held = [("layers", "dense", p.layers, t.stage * o.layers), ("tables at the ends", "dense", p.edge, 1.0)]
+    if o.expert_layers:
+        held.append(("experts", "expert", p.expert, t.expert_stage * o.expert_layers if q.zero == 3 else 1.0))
+    sent = []
+    for what, kind, each_bytes, times, every in plan:
+        for name, group, params, parts in held:
+            if set(CHAINS[group]) & r.parted:
+                all_bytes = np.asarray(each_bytes * params)
+                count = parts if q.zero == 3 else np.maximum(all_bytes / r.e.bucket_bytes, 1.0)
+                sent.append((every, Message(f"{what} of {name}", kind, group, all_bytes / count, times * count)))
+    return sent
+
+
+def _gradients(r: Rank, q: TrainQuestion, t: Tokens, p: Params) -> tuple[Numeric, Numeric]:
+    """Time of the exchanges of gradients and weights once a step, and in every micro-batch [s]."""
+    times_s: dict[bool, Numeric] = {False: 0.0, True: 0.0}
+    for every, m in replicas_of(r, q, t, p):
+        times_s[every] = times_s[every] + time_of(r, m)
+    return times_s[False], times_s[True]
 
 
 def _hidden(r: Rank, q: TrainQuestion, name: str) -> Numeric:
@@ -384,7 +425,7 @@ def launches_s(r: Rank, q: TrainQuestion, t: Tokens) -> Numeric:
 def times_of(r: Rank, q: TrainQuestion, t: Tokens, k: Saved, params: Params) -> Values:
     """Parts of a step's time, that add up to it."""
     p, m = passes_of(r, q, t, k), t.microbatches
-    once_s, each_s = _gradients(r, q, params)
+    once_s, each_s = _gradients(r, q, t, params)
     waits = _exposed(r, q, exchanges_of(r, q, t), p, each_s)
     each_s, left = waits.pop("each_s"), np.minimum(waits.pop("left_s"), p.backward_s + p.recompute_s)
     device_s = p.work_s + sum(waits.values())
