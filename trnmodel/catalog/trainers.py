@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Masked = Literal["skipped", "computed"]
 Scores = Literal["fused", "kept"]
+Library = Literal["best", "nccl"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -28,8 +29,9 @@ class Trainer(Spec):
     most the former),
     `stream_share` of what norms, masks, activations and the optimizer read and write, `link_share` and `scaleout_share`
     of what exchanges send. A step of an exchange starts in the time that the fabric documents, or in `hop_s` where it
-    documents none; with a `hop_s` of 0 nothing has a start-up. Gradients and weights go in messages of `bucket_bytes`, in
-    ZeRO-3 layer by layer. A layer costs `layer_s` besides in each pass over it, a step `step_s`. The host launches each
+    documents none; with a `hop_s` of 0 nothing has a start-up. The `library` is "nccl", which sums by rings and trees, or
+    the "best" algorithm of the fabric. Gradients and weights go in messages of `bucket_bytes`, or of `bucket_rank_bytes`
+    for each replica where that is more, in ZeRO-3 layer by layer. A layer costs `layer_s` besides in each pass over it, a step `step_s`. The host launches each
     pass over a layer in `host_layer_s`, and in `host_adapter_s` more where adapters are trained beside frozen weights; it
     runs ahead of the chip, so that a micro-batch takes the longer of both. An overlap is the
     share of the shorter of an exchange and of the work beside it that hides; `straggler` is by how much the slowest
@@ -50,6 +52,8 @@ class Trainer(Spec):
     step_s: float = 0.0
     hop_s: float = 0.0
     bucket_bytes: float = float("inf")
+    bucket_rank_bytes: float = 0.0
+    library: Library = "best"
     host_layer_s: float = 0.0
     host_adapter_s: float = 0.0
     straggler: float = 0.0

@@ -17,6 +17,7 @@ from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.trainers import Trainer, trainer
 from trnmodel.fabric.collectives import times_s
+from trnmodel.formulas.training import library_start_s
 from trnmodel.models.backward import Saved, saved
 from trnmodel.models.blocks import Attention
 from trnmodel.models.shipped import known
@@ -53,6 +54,7 @@ class Exchanges(NamedTuple):
     reached: Same[System | Chip]
     link_share: Any
     starts: Efficiencies | None
+    by_library: bool
     places: NDArray | None = None
 
     def time_s(self, group: str, kind: str, message_bytes: Any) -> Any:
@@ -69,6 +71,9 @@ class Exchanges(NamedTuple):
                 where = self.reached.it if np.any(ranks * stride > inside) else self.near.it
                 index = self.places if np.ndim(ranks) or np.ndim(stride) else None
                 total = total + times_s(kind, left, where, ranks, stride, at.lnc, self.starts, index)
+                if self.by_library:
+                    start_s = _start_s(kind, self.near.it, ranks, stride, inside)
+                    total = total + (start_s if index is None or not np.ndim(ranks) else start_s.take(index))
                 left = left / (ranks if index is None or not np.ndim(ranks) else ranks.take(index))
         return total
 
@@ -136,14 +141,23 @@ def _with_rate(where: System | Chip, ratio: Any) -> System | Chip:
     return replace(where, network_bytes_per_s_per_dir=rate * where.domain_chips)
 
 
-def _starting(where: System | Chip, hop_s: Any) -> tuple[System | Chip, Efficiencies | None]:
+def _starting(where: System | Chip, e: Trainer) -> tuple[System | Chip, Efficiencies | None]:
     """Return a machine whose exchanges all have a start-up, and the stack whose exchanges run on it: that of nobody.
 
-    Without a start-up it is the ideal one, and on a bare chip of which no latency is documented.
+    It is the ideal one where nothing has a start-up, as on a bare chip of which no latency is documented, and where a
+    library adds its own.
     """
-    if not np.any(hop_s) or (isinstance(where, Chip) and where.core is None):
+    if not np.any(e.hop_s) or (isinstance(where, Chip) and where.core is None):
         return where, IDEAL_STEPS
-    return (_with_hop.__wrapped__ if np.ndim(hop_s) else _with_hop)(where, hop_s), None
+    whole = (_with_hop.__wrapped__ if np.ndim(e.hop_s) else _with_hop)(where, e.hop_s)
+    return whole, IDEAL_STEPS if e.library == "nccl" else None
+
+
+def _start_s(kind: str, where: System | Chip, ranks: Any, stride: Any, inside: float) -> Any:
+    """Start-up of a library's exchange among every `stride`-th rank of servers that have `inside` ranks [s]."""
+    assert isinstance(where, System)
+    servers = np.clip(np.ceil(ranks * stride / inside), 1, ranks)
+    return library_start_s(kind, ranks, servers, where.chip.hop_s, where.scaleout_hop_s)
 
 
 @lru_cache(maxsize=256)
@@ -223,9 +237,10 @@ def _resolved(
     e = trainer(at.chip, of_key(efficiencies))
     each, index = mapping.it.different if mapping.it.size > 1 else (mapping.it, None)
     work, attentions = _work(Same(chosen), Same(each), e.kv_head_policy)
-    near, starts = _starting(at.where, e.hop_s)
+    near, starts = _starting(at.where, e)
+    by_library = e.library == "nccl" and isinstance(near, System) and bool(np.any(e.hop_s))
     reached = Same(_scaled(near, e.scaleout_share / e.link_share))
-    values = Values(work, Exchanges(Same(each), Same(at), Same(near), reached, e.link_share, starts))
+    values = Values(work, Exchanges(Same(each), Same(at), Same(near), reached, e.link_share, starts, by_library))
     values |= {name: plain(getattr(each, name)) for name in (*DEGREES, "ranks")}
     values |= {"illegal": of_mapping(chosen, at, each, e, "prefill"), "sharing": at.sharing(each.ranks)}
     return Rank(

@@ -382,9 +382,17 @@ def replicas_of(r: Rank, q: TrainQuestion, t: Tokens, p: Params) -> list[tuple[b
         for name, group, params, parts in held:
             if set(CHAINS[group]) & r.parted:
                 all_bytes = np.asarray(each_bytes * params)
-                count = parts if q.zero == 3 else np.maximum(all_bytes / r.e.bucket_bytes, 1.0)
+                count = parts if q.zero == 3 else np.maximum(all_bytes / _bucket_bytes(r, group), 1.0)
                 sent.append((every, Message(f"{what} of {name}", kind, group, all_bytes / count, times * count)))
     return sent
+
+
+def _bucket_bytes(r: Rank, group: str) -> Numeric:
+    """Bytes of a message of gradients or updated weights: more where more ranks share them, who all start."""
+    ranks = 1.0
+    for degree in CHAINS[group]:
+        ranks = ranks * r.values[degree]
+    return np.maximum(r.e.bucket_bytes, r.e.bucket_rank_bytes * ranks)
 
 
 def _gradients(r: Rank, q: TrainQuestion, t: Tokens, p: Params) -> tuple[Numeric, Numeric]:
