@@ -37,7 +37,7 @@ class Trainer(Spec):
     share of the shorter of an exchange and of the work beside it that hides; `straggler` is by how much the slowest
     rank's work is longer than the mean. `scores` that are "kept" are written out (unfused attention), those of `masked`
     pairs may be "computed". `width` is the half-width of its errors, models left out, on `fitted_on` chips, of which
-    a run had at most `fitted_chips`. `head_split`, `expert_split` and `sequence_parts` (equal parts of a sequence that
+    a run had at most `fitted_chips`; each doubling beyond adds `octave_width` in quadrature. `head_split`, `expert_split` and `sequence_parts` (equal parts of a sequence that
     a rank of CP takes) say what is legal; `steps.legal` reads them.
     `construction` is "parts" of a scenario: each part was measured somewhere, nobody has published them all together.
     """
@@ -73,6 +73,7 @@ class Trainer(Spec):
     sequence_parts: float = 1.0
     construction: Construction = "fitted"
     width: float = 0.0
+    octave_width: float = 0.0
     fitted_chips: float = float("inf")
     fitted_on: Mapping[str, tuple[str, ...]] = mapping_field()
 

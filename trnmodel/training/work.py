@@ -12,7 +12,7 @@ from trnmodel.bands import spread
 from trnmodel.catalog.specs import Precision
 from trnmodel.catalog.trainers import Trainer, shipped
 from trnmodel.formulas import training as page
-from trnmodel.formulas.bands import grown_width
+from trnmodel.formulas.bands import grown_width, joint_width
 from trnmodel.formulas.moe import dispatched_bytes
 from trnmodel.formulas.step import attended_pairs, buffer_bytes, fullest_share, overlapped_s
 from trnmodel.models.transformer import Transformer
@@ -550,5 +550,6 @@ def basis_of(r: Rank) -> Basis:
     further = np.log2(np.maximum(chips / r.e.fitted_chips, 1))
     texts = ["; ".join(reasons), "; ".join([*reasons, f"chips: rows reach to {r.e.fitted_chips:,.0f}"])]
     word = np.where(further > 0, "extrapolated", "extrapolated" if reasons else "interpolated")[()]
-    width = grown_width(r.e.width, ABSENT_OCTAVES * len(reasons) + further)
+    near = grown_width(r.e.width, ABSENT_OCTAVES * len(reasons) + further)
+    width = joint_width(near, r.e.octave_width * np.sqrt(further))
     return Basis(word, np.where(further > 0, texts[1], texts[0])[()], width)
