@@ -392,7 +392,9 @@ def test_a_run_of_more_chips_than_any_row_is_extrapolated_and_its_band_wider():
     step = tm.train_step("gpt3-175b", "hgx-a100", tm.Mapping(tp=8, pp=8, dp=np.array([8, 16, 32])), **ask)
     assert step.basis.tolist() == ["interpolated", "extrapolated", "extrapolated"]  # 512, 1,024 and 2,048 GPUs
     assert step.basis_reason.tolist() == ["", *["chips: rows reach to 512"] * 2]
-    grown = np.sqrt([1, 1.1, 1.2])  # a tenth of the variance an octave
-    assert step.judge().width == pytest.approx(step.stack.width * grown)
+    doublings = np.array([0, 1, 2])  # each adds a tenth of the variance, and what runs beyond the rows are off by
+    grown = np.hypot(step.stack.width * np.sqrt(1 + doublings / 10), step.stack.octave_width * np.sqrt(doublings))
+    assert step.judge().width == pytest.approx(grown)
+    assert step.stack.octave_width > 0.1
     alone = tm.train_step("gpt3-175b", "hgx-a100", tm.Mapping(tp=8, pp=8, dp=32), **ask)
     assert (alone.basis, float(alone.high)) == ("extrapolated", pytest.approx(float(step.high[2])))

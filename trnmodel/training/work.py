@@ -437,7 +437,7 @@ def times_of(r: Rank, q: TrainQuestion, t: Tokens, k: Saved, params: Params) -> 
     waits = _exposed(r, q, exchanges_of(r, q, t), p, each_s)
     each_s, left = waits.pop("each_s"), np.minimum(waits.pop("left_s"), p.backward_s + p.recompute_s)
     device_s = p.work_s + sum(waits.values())
-    late_s = page.host_wait_s(device_s + p.head_s + each_s, launches_s(r, q, t))
+    launched_s = launches_s(r, q, t)
     updated = 2 * q.trained_optimizer_bytes + q.trained_gradient_bytes + ELEMENT_BYTES * (q.backward - 1)
     moved = params.held(updated, q.zero > 0)
     times = {name: m * x for name, x in waits.items()} | {
@@ -445,8 +445,8 @@ def times_of(r: Rank, q: TrainQuestion, t: Tokens, k: Saved, params: Params) -> 
         "backward_s": m * (p.backward_s + p.head_s * q.backward / (1 + q.backward)),
         "recompute_s": m * p.recompute_s,
         "data_s": page.exposed_s(once_s, left, _hidden(r, q, "dp")) + m * each_s,
-        "host_s": m * late_s,
-        "bubble_s": page.bubble_s(device_s + late_s, r.values["pp"], q.interleave),
+        "host_s": m * page.host_wait_s(device_s + p.head_s + each_s, launched_s),
+        "bubble_s": page.bubble_s(np.maximum(device_s, launched_s), r.values["pp"], q.interleave),
         "optimizer_s": moved / (r.rates.hbm_bytes_per_s * r.e.stream_share),
         "straggler_s": q.straggler * m * (p.work_s + p.head_s),
         "overhead_s": r.e.step_s,
