@@ -356,8 +356,8 @@ def table() -> pd.DataFrame:
         group, stack, cases, models, fitted (whether the stack was fitted to these runs), mean and median as shipped,
         left_out_mean and left_out_median (the model of a run left out of the fit; NaN where nothing was fitted),
         rival_mean, rival_median, the same of rival_left_out and of rival_carried (which has not seen a group that is
-        predicted: the MFU of the runs that its stack was fitted to), inside (share of the runs within the width of their
-        errors as shipped), target in words, met (None without a
+        predicted: the MFU of the runs that its stack was fitted to), inside (share of the runs within the width
+        of their errors as shipped), target in words, met (None without a
         target), and aside (runs of the group that are set aside). [-]
 
     Examples

@@ -107,7 +107,7 @@ def test_fitted_constants_are_current(stack):
 
 
 def test_the_table_meets_the_targets_of_its_issue():
-    """Groups, cases and errors by their own arithmetic; two targets are missed, which `data/evidence/targets.csv` says."""
+    """Groups, cases and errors by their own arithmetic; `data/evidence/targets.csv` has the two that are missed."""
     found = runs.table().set_index("group")
     assert found.cases.sum() == sum(row.use != "aside" for row in runs.rows())
     assert set(found.index[found.fitted]) == set(runs.GROUPS.values())
@@ -138,10 +138,10 @@ def test_trainium2_with_models_left_out():
 
 
 def test_a_chip_that_waits_for_its_host_takes_as_long_at_half_the_length():
-    """Medians of steps of 8 micro-batches of Llama-3.1-8B on one Trainium2: result files of alpharomercoma/torchneuronx.
+    """Medians of steps of 8 micro-batches of Llama-3.1-8B on one Trainium2, of alpharomercoma/torchneuronx.
 
-    4,637.7 ms at 2,048 tokens and 4,502.7 at 4,096 are the host's, 7,862.0 at 8,192 the chip's; 3,111.6 at 2,048 where no
-    layer runs again.
+    4,637.7 ms at 2,048 tokens and 4,502.7 at 4,096 are the host's, 7,862.0 at 8,192 the chip's; 3,111.6 at 2,048
+    where no layer runs again.
     """
     for seq, recompute, printed_s, part in (
         (2048, "full", 4.6377, "host_s"),

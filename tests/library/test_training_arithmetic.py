@@ -240,7 +240,7 @@ def test_fixed_times_are_paid_once_a_layer_and_pass_and_once_a_step():
 
 
 def test_a_chip_waits_for_a_host_that_is_slower_and_for_no_other():
-    """2 micro-batches of 8 layers in each of 3 passes, 1 s each and half a second more with adapters; 3 in the bubble."""
+    """2 micro-batches of 8 layers in each of 3 passes, 1 s each, 1.5 s with adapters; 3 in the bubble."""
     ask = {"mapping": tm.Mapping(pp=4), "global_batch": 2, "seq": 512, "recompute": "full"}
     slow, quick = (replace(IDEAL, id="late", host_layer_s=s, host_adapter_s=s / 2) for s in (1.0, 1e-6))
     whole = tm.train_step(DENSE, ROOMY, **ask, efficiencies=slow)
@@ -523,7 +523,7 @@ def test_zero_3_over_many_ranks_waits_for_starts_of_each_layer():
 
 
 def test_gradients_of_all_layers_start_together():
-    """Without ZeRO one sum up and down a tree, as buckets of 8 GB hold the 8 billion parameters at 4 bytes four times."""
+    """Without ZeRO sums up and down a tree, in buckets of 2,048 x 4 MB: 8 billion parameters of 4 bytes fill four."""
     bucket = max(160e6, 2048 * 4e6)
     tree_s = 2 * (7 * tm.chip("h100").hop_s + 8 * 1e-5)
     count = 4 * float(DENSE.total_params) / bucket

@@ -26,19 +26,21 @@ class Trainer(Spec):
     """Efficiencies, overheads and policies of a training stack. The class defaults are the ideal one: nothing is lost.
 
     Shares are of printed rates: `matmul_share` of linear layers, `attention_share` of scores and weighted values (at
-    most the former),
-    `stream_share` of what norms, masks, activations and the optimizer read and write, `link_share` and `scaleout_share`
-    of what exchanges send. A step of an exchange starts in the time that the fabric documents, or in `hop_s` where it
-    documents none; with a `hop_s` of 0 nothing has a start-up. The `library` is "nccl", which sums by rings and trees, or
-    the "best" algorithm of the fabric. Gradients and weights go in messages of `bucket_bytes`, or of `bucket_rank_bytes`
-    for each replica where that is more, in ZeRO-3 layer by layer. A layer costs `layer_s` besides in each pass over it, a step `step_s`. The host launches each
-    pass over a layer in `host_layer_s`, and in `host_adapter_s` more where adapters are trained beside frozen weights; it
-    runs ahead of the chip, so that a micro-batch takes the longer of both. An overlap is the
-    share of the shorter of an exchange and of the work beside it that hides; `straggler` is by how much the slowest
-    rank's work is longer than the mean. `scores` that are "kept" are written out (unfused attention), those of `masked`
-    pairs may be "computed". `width` is the half-width of its errors, models left out, on `fitted_on` chips, of which
-    a run had at most `fitted_chips`; each doubling beyond adds `octave_width` in quadrature. `head_split`, `expert_split` and `sequence_parts` (equal parts of a sequence that
-    a rank of CP takes) say what is legal; `steps.legal` reads them.
+    most the former), `stream_share` of what norms, masks, activations and the optimizer read and write, `link_share`
+    and `scaleout_share` of what exchanges send. A step of an exchange starts in the time that the fabric documents, or
+    in `hop_s` where it documents none; with a `hop_s` of 0 nothing has a start-up. The `library` is "nccl", which sums
+    by rings and trees, or the "best" algorithm of the fabric. Gradients and weights go in messages of `bucket_bytes`,
+    or of `bucket_rank_bytes` for each replica where that is more, in ZeRO-3 layer by layer.
+
+    A layer costs `layer_s` besides in each pass over it, a step `step_s`. The host launches each pass over a layer in
+    `host_layer_s`, and in `host_adapter_s` more where adapters are trained beside frozen weights; it runs ahead of the
+    chip, so that a micro-batch takes the longer of both. An overlap is the share of the shorter of an exchange and of
+    the work beside it that hides; `straggler` is by how much the slowest rank's work is longer than the mean. `scores`
+    that are "kept" are written out (unfused attention), those of `masked` pairs may be "computed".
+
+    `width` is the half-width of its errors, models left out, on `fitted_on` chips, of which a run had at most
+    `fitted_chips`; each doubling beyond adds `octave_width` in quadrature. `head_split`, `expert_split` and
+    `sequence_parts` (equal parts of a sequence that a rank of CP takes) say what is legal; `steps.legal` reads them.
     `construction` is "parts" of a scenario: each part was measured somewhere, nobody has published them all together.
     """
 

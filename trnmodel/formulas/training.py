@@ -284,8 +284,8 @@ def library_start_s(kind: str, ranks: Numeric, servers: Numeric, near_s: Numeric
     Parameters
     ----------
     kind : str
-        A gather and a scatter go round in a ring, an all-reduce round twice or up and down a tree; a message between two
-        ranks, and each of an all-to-all, which are sent at once, takes one step. [-]
+        A gather and a scatter go round in a ring, an all-reduce round twice or up and down a tree; a message between
+        two ranks, and each of an all-to-all, which are sent at once, takes one step. [-]
     ranks : numeric
         Ranks, n. [-]
     servers : numeric

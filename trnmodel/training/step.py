@@ -131,7 +131,7 @@ class TrainStep(Grounded):
 
     @property
     def bound(self) -> NDArray | str:
-        """The longest part: "work", an exchange, "host", "bubble", "optimizer" or "overhead"; empty where nothing can."""
+        """The longest part: "work", an exchange, "host", "bubble", "optimizer" or "overhead"; empty where none can."""
         names = ("work", *(name.removesuffix("_s") for name in PARTS if name not in WORK))
         work = sum(getattr(self, name) for name in WORK)
         times = np.stack(np.broadcast_arrays(work, *(getattr(self, name) for name in PARTS if name not in WORK)))
@@ -226,8 +226,8 @@ def train_step(
 
     .. math:: t = m\,(t_f + t_b + t_r + t_x + t_w) + \frac{p-1}{v}(t_f + t_b + t_r + t_x + t_w) + t_d + t_o + t_0
 
-    with m micro-batches, exposed exchanges t_x of layers and stages, waits t_w for a host that launches more slowly than
-    the chip works, and t_d of gradients and weights.
+    with m micro-batches, exposed exchanges t_x of layers and stages, waits t_w for a host that launches more slowly
+    than the chip works, and t_d of gradients and weights.
 
     Parameters
     ----------

@@ -195,7 +195,7 @@ def tokens_of(r: Rank, q: TrainQuestion) -> Tokens:
 
 
 def _pairs(r: Rank, q: TrainQuestion, skipped: bool) -> list[Numeric]:
-    """Query-key pairs of a sequence in each attention: those that the mask leaves where others are skipped, else all."""
+    """Query-key pairs of a sequence in each attention: those that the mask leaves if others are skipped, else all."""
     return [attended_pairs(q.seq, 0.0, a.window, a.kind, skipped) for a in r.attentions]
 
 
@@ -337,7 +337,6 @@ class Params(NamedTuple):
         """Bytes of a state of all of them."""
         cut = (self.dense_ranks, self.expert_ranks) if sharded else (1.0, 1.0)
         return page.state_bytes(self.dense, each_bytes, cut[0]) + page.state_bytes(self.expert, each_bytes, cut[1])
-
 
     def of_others(self, each_bytes: Numeric) -> Numeric:
         """Bytes of a state of the parameters that a rank has only a part of where states are sharded."""

@@ -109,7 +109,9 @@ def test_better_machines_and_software_take_no_longer(job):
     peaks = {name: 1.5 * x for name, x in chip.peak_flop_per_s.items()}
     faster.append(replace(where, chip=replace(chip, peak_flop_per_s=peaks)))
     better = [replace(e, **{name: min(1.0, 1.3 * getattr(e, name) + 0.01)}) for name in (*SHARES, *OVERLAPS)]
-    better += [replace(e, **{name: getattr(e, name) / 2}) for name in ("layer_s", "step_s", "host_layer_s", "straggler")]
+    better += [
+        replace(e, **{name: getattr(e, name) / 2}) for name in ("layer_s", "step_s", "host_layer_s", "straggler")
+    ]
     for found in [*(with_(system, e) for system in faster), *(with_(where, stack) for stack in better)]:
         assert (found.time_s[first.valid] <= first.time_s[first.valid] * (1 + 1e-12)).all()
 
