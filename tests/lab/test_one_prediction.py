@@ -35,7 +35,7 @@ def as_time(row):
 
 def test_every_run_of_training_that_is_judged_is_predicted(runs):
     asked = [row.id for row in training.rows() if row.use != "aside"]
-    assert len(asked) == 191
+    assert len(asked) == 212
     assert (runs.skipped[asked] == "").all()
 
 
@@ -53,14 +53,14 @@ def test_a_run_of_training_by_validate_by_the_lab_and_by_the_book(runs):
 
 
 def test_a_run_that_stands_in_two_tables_has_one_prediction(runs):
-    """The 67 runs of `training.csv` that are lines of the collections of measured rows, by the place in their ids."""
+    """The 80 runs of `training.csv` that are lines of the collections of measured rows, by the place in their ids."""
     found = tm.validate(published().query("kind == 'training'")).set_index("id")
     ids = {}
-    for name, kind in (("measured", "trn1"), ("measured_2", "finetune")):
+    for name, kind in (("measured", "trn1"), ("measured_2", "finetune"), ("measured_3", "finetune3")):
         with (MEASURED.parent / f"{name}.csv").open(newline="") as file:
             ids |= {f"{kind}-{place}": row["id"] for place, row in enumerate(csv.DictReader(file))}
     both = [row.id for row in training.rows() if row.use != "aside" and row.id in ids]
-    assert len(both) == 67
+    assert len(both) == 80
     again = found.loc[[ids[name] for name in both]]
     columns = ["predicted", "low", "high", "error"]
     np.testing.assert_allclose(again[columns].to_numpy(float), runs.loc[both, columns].to_numpy(float), rtol=EXACT)

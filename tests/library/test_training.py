@@ -173,7 +173,7 @@ def test_a_stack_has_the_bands_of_its_rows():
     assert step.low < 13.75 < step.high
     far = tm.train_step("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=8, pp=2), global_batch=64, seq=4096)
     assert far.basis == "extrapolated"
-    assert far.basis_reason == "chip: neuronx-training was fitted on trainium1"
+    assert far.basis_reason == "chips: rows reach to 1"
     assert np.log(far.high / far.time_s) > 0.3
     assert tm.train_step("gpt3-175b", "hgx-a100", tm.Mapping(tp=8, pp=8), **GPT3, efficiencies="ideal").basis == "ideal"
     mine = replace(step.stack, layer_s=0.0)
@@ -262,12 +262,35 @@ def test_what_cannot_run_says_why():
 
 
 def test_model_flop_is_the_model_s():
-    """With the attention that the stack computes: what the mask leaves, or the whole square."""
+    """MFU counts the whole square on all software, HFU what the stack computes: what the mask leaves, or the square."""
     where, square = replace(tm.chip("h100"), hbm_bytes=1e15), replace(IDEAL, id="square", masked="computed")
-    ask = {"global_batch": 64, "seq": 4096}
-    for name, e, how in (("llama-3.1-8b", IDEAL, "causal"), ("deepseek-v3", square, "full")):
-        step = tm.train_step(name, where, tm.Mapping(tp=8, dp=64), **ask, efficiencies=e)
-        assert step.model_flop == pytest.approx(64 * float(tm.model(name).train_flop(4096, how)), rel=1e-12)
+    ask = {"global_batch": 64, "seq": 4096, "recompute": "none"}
+    for name in ("llama-3.1-8b", "deepseek-v3"):
+        for e, how in ((IDEAL, "causal"), (square, "full")):
+            step = tm.train_step(name, where, tm.Mapping(tp=8, dp=64), **ask, efficiencies=e)
+            assert step.model_flop == pytest.approx(64 * float(tm.model(name).train_flop(4096, "full")), rel=1e-12)
+            assert step.hardware_flop == pytest.approx(64 * float(tm.model(name).train_flop(4096, how)), rel=1e-12)
+
+
+def test_mfu_counts_the_same_work_on_every_chip():
+    """One job has one amount of work, so that times and MFU of two chips have the ratio of their peaks."""
+    ask = {"mapping": tm.Mapping(tp=8, dp=8), "global_batch": 64, "seq": 8192, "count": 16}
+    steps = [tm.train_step("llama-3.1-8b", name, **ask) for name in ("trn1.32xlarge", "hgx-a100", "hgx-h100")]
+    assert len({step.stack.masked for step in steps}) == 2
+    assert len({float(step.model_flop) for step in steps}) == 1
+
+
+def test_zero_3_keeps_no_weights_of_others_where_there_are_none():
+    """One replica has all weights: ZeRO-3 stores what ZeRO-1 stores; experts on all ranks have no replica either."""
+    ask = {"global_batch": 8, "seq": 512, "recompute": "none", "efficiencies": "ideal"}
+    chip = replace(tm.chip("h100"), **ROOMY)
+    for model, degrees in (("llama-3.1-8b", {"tp": 8}), ("llama-3.1-8b", {"pp": 4}), ("qwen3-30b-a3b", {})):
+        alone, whole = (tm.train_step(model, chip, tm.Mapping(**degrees), zero=zero, **ask) for zero in (3, 1))
+        assert float(alone.buffer_bytes) == 0
+        assert float(alone.memory_bytes_per_rank) == float(whole.memory_bytes_per_rank)
+        assert float(alone.time_s) == float(whole.time_s)
+    cut = tm.train_step("llama-3.1-8b", chip, tm.Mapping(dp=8), zero=3, **ask)
+    assert float(cut.buffer_bytes) == pytest.approx(2 * 2 * tm.model("llama-3.1-8b").total_params / 32)
 
 
 ROOMY = {"hbm_bytes": 1e15}
@@ -369,7 +392,9 @@ def test_a_run_of_more_chips_than_any_row_is_extrapolated_and_its_band_wider():
     step = tm.train_step("gpt3-175b", "hgx-a100", tm.Mapping(tp=8, pp=8, dp=np.array([8, 16, 32])), **ask)
     assert step.basis.tolist() == ["interpolated", "extrapolated", "extrapolated"]  # 512, 1,024 and 2,048 GPUs
     assert step.basis_reason.tolist() == ["", *["chips: rows reach to 512"] * 2]
-    grown = np.sqrt([1, 1.1, 1.2])  # a tenth of the variance an octave
-    assert step.judge().width == pytest.approx(step.stack.width * grown)
+    doublings = np.array([0, 1, 2])  # each adds a tenth of the variance, and what runs beyond the rows are off by
+    grown = np.hypot(step.stack.width * np.sqrt(1 + doublings / 10), step.stack.octave_width * np.sqrt(doublings))
+    assert step.judge().width == pytest.approx(grown)
+    assert step.stack.octave_width > 0.1
     alone = tm.train_step("gpt3-175b", "hgx-a100", tm.Mapping(tp=8, pp=8, dp=32), **ask)
     assert (alone.basis, float(alone.high)) == ("extrapolated", pytest.approx(float(step.high[2])))

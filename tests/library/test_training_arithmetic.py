@@ -239,6 +239,21 @@ def test_fixed_times_are_paid_once_a_layer_and_pass_and_once_a_step():
         assert float(getattr(then, f"{name}_s") - getattr(first, f"{name}_s")) == pytest.approx(more, abs=0.05), name
 
 
+def test_a_chip_waits_for_a_host_that_is_slower_and_for_no_other():
+    """2 micro-batches of 8 layers in each of 3 passes, 1 s each, 1.5 s with adapters; 3 in the bubble."""
+    ask = {"mapping": tm.Mapping(pp=4), "global_batch": 2, "seq": 512, "recompute": "full"}
+    slow, quick = (replace(IDEAL, id="late", host_layer_s=s, host_adapter_s=s / 2) for s in (1.0, 1e-6))
+    whole = tm.train_step(DENSE, ROOMY, **ask, efficiencies=slow)
+    assert float(whole.time_s - whole.optimizer_s - whole.data_s) == pytest.approx((2 + 3) * 24, rel=1e-3)
+    adapted = tm.train_step(DENSE, ROOMY, **ask, efficiencies=slow, trainable_share=0.01)
+    assert float(adapted.time_s) == pytest.approx((2 + 3) * 36, rel=1e-3)
+    first = tm.train_step(DENSE, ROOMY, **ask, efficiencies=IDEAL)
+    spared = tm.train_step(DENSE, ROOMY, **ask, efficiencies=quick)
+    assert (float(spared.host_s), float(spared.time_s)) == (0.0, float(first.time_s))
+    none = tm.train_step(DENSE, ROOMY, **ask | {"recompute": "none"}, efficiencies=slow)
+    assert float(none.host_s + none.forward_s + none.backward_s) == pytest.approx(2 * 16, rel=1e-3)
+
+
 @pytest.mark.parametrize(
     ("degrees", "more", "reason"),
     [
@@ -417,7 +432,8 @@ def test_scores_that_are_kept_are_computed_again():
     work = 2 * 32 * 8 * 4 * 128 * 300 * 301 / 2
     moved = 2 * 2 * 300 * 32 * 5 * 8 * 300
     assert float(step.recompute_s) == pytest.approx(work / 312e12 + moved / ROOMY.hbm_bytes_per_s, rel=1e-9)
-    assert float(step.hardware_flop - step.model_flop) == pytest.approx(4 * work, rel=1e-12)
+    kept = tm.train_step(DENSE, ROOMY, tm.Mapping(tp=4), global_batch=2, seq=300, recompute="none", efficiencies=e)
+    assert float(step.hardware_flop - kept.hardware_flop) == pytest.approx(4 * work, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -441,7 +457,7 @@ def test_inputs_kept_cut_are_gathered_for_gradients(recompute, parallel, count):
 def test_what_is_not_cut_is_not_sent():
     for model, degrees in (("qwen3-30b-a3b", {"tp": 4}), (DENSE, {"dp": 2})):
         step = tm.train_step(model, ROOMY, tm.Mapping(**degrees), global_batch=8, seq=512, efficiencies=IDEAL)
-        assert {m.group for m in step.messages} == ({"tp"} if "tp" in degrees else set())
+        assert {m.group for m in step.messages} == ({"tp"} if "tp" in degrees else {"dense"})
 
 
 def test_heads_and_stages_of_tensor_parallel_ranks_send_their_parts():
@@ -481,3 +497,66 @@ def test_gradients_hide_behind_all_that_follows_the_forward_pass(recompute):
     head_s = 2 * 512 * 128_256 * 4096 / 312e12
     behind = float(step.backward_s + step.recompute_s) - 2 * head_s
     assert float(step.upper_s - step.time_s) == pytest.approx(behind, rel=1e-6)
+
+
+H100S = replace(tm.system("hgx-h100", count=256), chip=replace(tm.chip("h100"), hbm_bytes=1e15))
+SILENT = replace(trainer(tm.chip("h100")), id="own", hop_s=0.0)
+
+
+def started(mapping, zero, hop_s, where=H100S, **more):
+    """A step of which nothing hides, with a start-up and without one."""
+    late = replace(SILENT, hop_s=hop_s, **{f"{pair}_overlap": 0.0 for pair in ("tp", "ep", "cp", "pp", "dp")})
+    ask = {"global_batch": 2048, "seq": 1024, "zero": zero, "recompute": "none"} | more
+    first, then = (
+        tm.train_step(DENSE, where, mapping, **ask, efficiencies=e) for e in (replace(late, hop_s=0.0), late)
+    )
+    return float(then.time_s - first.time_s)
+
+
+def test_zero_3_over_many_ranks_waits_for_starts_of_each_layer():
+    """NCCL's ring over 2,048 GPUs: 255 steps of 10 us between 256 servers and 1,792 of NVLink's own inside of them.
+
+    Each of 32 layers and the tables go round three times, weights twice and gradients once.
+    """
+    ring_s = 255 * 1e-5 + 1792 * tm.chip("h100").hop_s
+    assert started(tm.Mapping(dp=2048), 3, 1e-5) == pytest.approx(3 * 33 * ring_s, rel=1e-6)
+
+
+def test_gradients_of_all_layers_start_together():
+    """Without ZeRO sums up and down a tree, in buckets of 2,048 x 4 MB: 8 billion parameters of 4 bytes fill four."""
+    bucket = max(160e6, 2048 * 4e6)
+    tree_s = 2 * (7 * tm.chip("h100").hop_s + 8 * 1e-5)
+    count = 4 * float(DENSE.total_params) / bucket
+    assert started(tm.Mapping(dp=2048), 0, 1e-5) == pytest.approx(count * tree_s, rel=1e-6)
+
+
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+def test_more_start_up_never_shortens_a_step(zero):
+    for degrees in ({"dp": 2048}, {"tp": 8, "dp": 256}, {"tp": 16, "pp": 4, "dp": 32}, {"cp": 2, "tp": 4, "dp": 256}):
+        mapping = tm.Mapping(**degrees, placement=("tp", "cp", "ep", "dp", "pp"))
+        later = [started(mapping, zero, hop_s) for hop_s in (1e-6, 1e-5, 1e-3)]
+        assert 0 < later[0] < later[1] < later[2]
+
+
+def test_one_rank_and_one_server_have_no_step_between_servers():
+    assert started(tm.Mapping(), 1, 1.0, global_batch=1) == 0
+    assert started(tm.Mapping(tp=8), 1, 1.0, global_batch=1) == pytest.approx(
+        started(tm.Mapping(tp=8), 1, 1e-6, global_batch=1), rel=1e-9
+    )
+
+
+def test_messages_have_the_gradients_and_weights():
+    """Of 4 micro-batches: gradients of all parameters scattered once and weights gathered once, a quarter in each.
+
+    In ZeRO-3 each micro-batch gathers all weights twice and scatters all gradients.
+    """
+    ask = {"mapping": tm.Mapping(dp=8), "global_batch": 32, "seq": 512, "efficiencies": IDEAL, "gradient_bytes": 4}
+    params = float(DENSE.total_params)
+    once, every = (tm.train_step(DENSE, ROOMY, **ask, zero=zero) for zero in (1, 3))
+    assert sent(once, "gradients") == pytest.approx(4 * params / 4)
+    assert sent(once, "updated weights") == pytest.approx(2 * params / 4)
+    assert sent(every, "gradients") == pytest.approx(4 * params)
+    assert sent(every, "weights") == pytest.approx(2 * 2 * params)
+    assert {m.group for m in every.messages} == {"dense"}
+    hot = tm.train_step("qwen3-30b-a3b", ROOMY, **ask | {"mapping": tm.Mapping(dp=4, ep=2)})
+    assert {m.group for m in hot.messages} == {"ep", "dense", "expert"}

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Masked = Literal["skipped", "computed"]
 Scores = Literal["fused", "kept"]
+Library = Literal["best", "nccl"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -25,14 +26,21 @@ class Trainer(Spec):
     """Efficiencies, overheads and policies of a training stack. The class defaults are the ideal one: nothing is lost.
 
     Shares are of printed rates: `matmul_share` of linear layers, `attention_share` of scores and weighted values (at
-    most the former),
-    `stream_share` of what norms, masks, activations and the optimizer read and write, `link_share` and `scaleout_share`
-    of what exchanges send. A layer costs `layer_s` besides in each pass over it, a step `step_s`. An overlap is the
-    share of the shorter of an exchange and of the work beside it that hides; `straggler` is by how much the slowest
-    rank's work is longer than the mean. `scores` that are "kept" are written out (unfused attention), those of `masked`
-    pairs may be "computed". `width` is the half-width of its errors, models left out, on `fitted_on` chips, of which
-    a run had at most `fitted_chips`. `head_split`, `expert_split` and `sequence_parts` (equal parts of a sequence that
-    a rank of CP takes) say what is legal; `steps.legal` reads them.
+    most the former), `stream_share` of what norms, masks, activations and the optimizer read and write, `link_share`
+    and `scaleout_share` of what exchanges send. A step of an exchange starts in the time that the fabric documents, or
+    in `hop_s` where it documents none; with a `hop_s` of 0 nothing has a start-up. The `library` is "nccl", which sums
+    by rings and trees, or the "best" algorithm of the fabric. Gradients and weights go in messages of `bucket_bytes`,
+    or of `bucket_rank_bytes` for each replica where that is more, in ZeRO-3 layer by layer.
+
+    A layer costs `layer_s` besides in each pass over it, a step `step_s`. The host launches each pass over a layer in
+    `host_layer_s`, and in `host_adapter_s` more where adapters are trained beside frozen weights; it runs ahead of the
+    chip, so that a micro-batch takes the longer of both. An overlap is the share of the shorter of an exchange and of
+    the work beside it that hides; `straggler` is by how much the slowest rank's work is longer than the mean. `scores`
+    that are "kept" are written out (unfused attention), those of `masked` pairs may be "computed".
+
+    `width` is the half-width of its errors, models left out, on `fitted_on` chips, of which a run had at most
+    `fitted_chips`; each doubling beyond adds `octave_width` in quadrature. `head_split`, `expert_split` and
+    `sequence_parts` (equal parts of a sequence that a rank of CP takes) say what is legal; `steps.legal` reads them.
     `construction` is "parts" of a scenario: each part was measured somewhere, nobody has published them all together.
     """
 
@@ -44,6 +52,12 @@ class Trainer(Spec):
     scaleout_share: float = 1.0
     layer_s: float = 0.0
     step_s: float = 0.0
+    hop_s: float = 0.0
+    bucket_bytes: float = float("inf")
+    bucket_rank_bytes: float = 0.0
+    library: Library = "best"
+    host_layer_s: float = 0.0
+    host_adapter_s: float = 0.0
     straggler: float = 0.0
     tp_overlap: float = 1.0
     ep_overlap: float = 1.0
@@ -61,6 +75,7 @@ class Trainer(Spec):
     sequence_parts: float = 1.0
     construction: Construction = "fitted"
     width: float = 0.0
+    octave_width: float = 0.0
     fitted_chips: float = float("inf")
     fitted_on: Mapping[str, tuple[str, ...]] = mapping_field()
 
@@ -75,11 +90,12 @@ class Trainer(Spec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in SHARES:
+        for name in (*SHARES, *POSITIVE):
             if np.any(np.equal(getattr(self, name), 0)):
                 refuse(f"{self.id}: {name}", getattr(self, name), "allowed are numbers above 0")
 
 
+POSITIVE = ("bucket_bytes",)
 SHARES = ("matmul_share", "attention_share", "stream_share", "link_share", "scaleout_share")
 IDEAL = Trainer(id="ideal", name="ideal: nothing lost, all that may hide hides")
 

@@ -73,7 +73,7 @@ def _cut(
     rows: list[tuple[int, ...]] = []
     layers, at = model.it.outline("prefill").layers, site(where.it)
     for tp, pp, dp, ep, cp in _degrees(model.it, at, trainer(at.chip, of_key(efficiencies)), seq, max_cp):
-        parts = [v for v in _divisors(layers // pp) if v == 1 or (pp > 1 and layers % pp == 0)]
+        parts = [v for v in _divisors(-(-layers // pp)) if v == 1 or 1 < pp <= layers // v]  # of the fullest stage
         for micro in _divisors(max(round(global_batch / (dp * ep)), 1)):
             for v in parts:
                 unit = dp * ep * micro * (pp if v > 1 else 1)

@@ -13,9 +13,11 @@ from trnmodel.arguments import Same, key_of, of_key, refuse
 from trnmodel.catalog.load import precision as read_precision
 from trnmodel.catalog.specs import Chip, Precision, shapes
 from trnmodel.catalog.stacks import IDEAL as IDEAL_STEPS
+from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.trainers import Trainer, trainer
 from trnmodel.fabric.collectives import times_s
+from trnmodel.formulas.training import library_start_s
 from trnmodel.models.backward import Saved, saved
 from trnmodel.models.blocks import Attention
 from trnmodel.models.shipped import known
@@ -29,7 +31,6 @@ from trnmodel.steps.rank import Site, site
 from trnmodel.steps.setting import plain
 
 ELEMENT_BYTES = 2.0  # of a parameter as the account has it, and of an activation
-MESSAGE_BYTES = 2.0**30  # at which the rate of an exchange is read off: without start-ups its time is a line
 FITTED_FORMAT = "bf16"  # of the rows on which shares of the peak are fitted
 CHAINS = {"dense": ("cp", "ep", "dp"), "expert": ("cp", "dp")}  # degrees that hold the same parameters
 
@@ -49,31 +50,45 @@ class Exchanges(NamedTuple):
 
     mapping: Same[Mapping]
     at: Same[Site]
+    near: Same[System | Chip]
     reached: Same[System | Chip]
     link_share: Any
+    starts: Efficiencies | None
+    by_library: bool
     places: NDArray | None = None
 
-    def s_per_byte(self, name: str) -> Any:
-        """Time of a byte of an exchange, "<group>_<kind>", for each mapping or point [s/B]."""
-        x = _s_per_byte(self.mapping, self.at, self.reached, name) / self.link_share
-        return x if self.places is None or not np.ndim(x) else x.take(self.places)
+    def time_s(self, group: str, kind: str, message_bytes: Any) -> Any:
+        """Time of one message in a group, for each mapping or point [s]; inside a domain the network does not matter.
+
+        Over several degrees, innermost first, what a group has summed is that much smaller for the next.
+        """
+        mapping, at = self.mapping.it, self.at.it
+        inside = getattr(at.where, "domain_chips", 0) * at.ranks_per_chip
+        left, total = np.asarray(message_bytes / self.link_share), np.zeros(())
+        for degree in (one for one in mapping.placement if one in CHAINS.get(group, (group,))):
+            ranks, stride = plain(getattr(mapping, degree)), plain(mapping.extent(degree)[0])
+            if np.any(ranks > 1):
+                where = self.reached.it if np.any(ranks * stride > inside) else self.near.it
+                index = self.places if np.ndim(ranks) or np.ndim(stride) else None
+                total = total + times_s(kind, left, where, ranks, stride, at.lnc, self.starts, index)
+                if self.by_library:
+                    start_s = _start_s(kind, self.near.it, ranks, stride, inside)
+                    total = total + (start_s if index is None or not np.ndim(ranks) else start_s.take(index))
+                left = left / (ranks if index is None or not np.ndim(ranks) else ranks.take(index))
+        return total
 
 
 class Values(dict[str, Any]):
-    """Numbers of a rank by name, one for each mapping or point; those of exchanges are computed when read."""
+    """Numbers of a rank by name, one for each mapping or point, with the exchanges that its messages go through."""
 
     def __init__(self, known: dict[str, Any], exchanges: Exchanges) -> None:
         super().__init__(known)
         self.exchanges = exchanges
 
-    def __missing__(self, name: str) -> Any:
-        value = self[name] = self.exchanges.s_per_byte(name)
-        return value
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rank:
-    """A rank of a training job. `values` has a number for each mapping: shares of FLOP, parameters, seconds a byte.
+    """A rank of a training job. `values` has a number for each mapping: shares of FLOP, parameters; and its exchanges.
 
     `parted` are the degrees that cut anything. Where `index` is given, it says which mapping each point has.
     """
@@ -126,24 +141,40 @@ def _with_rate(where: System | Chip, ratio: Any) -> System | Chip:
     return replace(where, network_bytes_per_s_per_dir=rate * where.domain_chips)
 
 
-@lru_cache(maxsize=4096)
-def _s_per_byte(mapping: Same[Mapping], at: Same[Site], reached: Same[System | Chip], name: str) -> Any:
-    """Time of a byte of an exchange, "<group>_<kind>", without start-ups; inside a domain the network does not matter.
+def _starting(where: System | Chip, e: Trainer) -> tuple[System | Chip, Efficiencies | None]:
+    """Return a machine whose exchanges all have a start-up, and the stack whose exchanges run on it: that of nobody.
 
-    Over several degrees, innermost first, what a group has summed is that much smaller for the next.
+    It is the ideal one where nothing has a start-up, as on a bare chip of which no latency is documented, and where a
+    library adds its own.
     """
-    group, _, kind = name.partition("_")
-    inside = getattr(at.it.where, "domain_chips", 0) * at.it.ranks_per_chip
-    total: Any = 0.0
-    share: Any = 1.0
-    for degree in (one for one in mapping.it.placement if one in CHAINS.get(group, (group,))):
-        ranks, stride = plain(getattr(mapping.it, degree)), plain(mapping.it.extent(degree)[0])
-        if np.any(ranks > 1):
-            where = reached.it if np.any(ranks * stride > inside) else at.it.where
-            time_s = times_s(kind, np.asarray(MESSAGE_BYTES), where, ranks, stride, at.it.lnc, IDEAL_STEPS)
-            total = total + share * plain(time_s / MESSAGE_BYTES)
-            share = share / ranks
-    return total
+    if not np.any(e.hop_s) or (isinstance(where, Chip) and where.core is None):
+        return where, IDEAL_STEPS
+    whole = (_with_hop.__wrapped__ if np.ndim(e.hop_s) else _with_hop)(where, e.hop_s)
+    return whole, IDEAL_STEPS if e.library == "nccl" else None
+
+
+def _start_s(kind: str, where: System | Chip, ranks: Any, stride: Any, inside: float) -> Any:
+    """Start-up of a library's exchange among every `stride`-th rank of servers that have `inside` ranks [s]."""
+    assert isinstance(where, System)
+    servers = np.clip(np.ceil(ranks * stride / inside), 1, ranks)
+    return library_start_s(kind, ranks, servers, where.chip.hop_s, where.scaleout_hop_s)
+
+
+@lru_cache(maxsize=256)
+def _with_hop(where: System | Chip, hop_s: Any) -> System | Chip:
+    chip = where if isinstance(where, Chip) else where.chip
+    if np.any(np.isnan(chip.hop_s)):
+        chip = replace(chip, hop_s=_published(chip.hop_s, hop_s))
+    if isinstance(where, Chip):
+        return chip
+    if chip is where.chip and not np.any(np.isnan(where.scaleout_hop_s)):
+        return where
+    return replace(where, chip=chip, scaleout_hop_s=_published(where.scaleout_hop_s, hop_s))
+
+
+def _published(own_s: Any, hop_s: Any) -> Any:
+    """Return a latency where it is documented, another elsewhere."""
+    return plain(np.where(np.isnan(own_s), hop_s, own_s))
 
 
 @lru_cache(maxsize=4096)
@@ -206,8 +237,10 @@ def _resolved(
     e = trainer(at.chip, of_key(efficiencies))
     each, index = mapping.it.different if mapping.it.size > 1 else (mapping.it, None)
     work, attentions = _work(Same(chosen), Same(each), e.kv_head_policy)
-    reached = Same(_scaled(at.where, e.scaleout_share / e.link_share))
-    values = Values(work, Exchanges(Same(each), Same(at), reached, e.link_share))
+    near, starts = _starting(at.where, e)
+    by_library = e.library == "nccl" and isinstance(near, System) and bool(np.any(e.hop_s))
+    reached = Same(_scaled(near, e.scaleout_share / e.link_share))
+    values = Values(work, Exchanges(Same(each), Same(at), Same(near), reached, e.link_share, starts, by_library))
     values |= {name: plain(getattr(each, name)) for name in (*DEGREES, "ranks")}
     values |= {"illegal": of_mapping(chosen, at, each, e, "prefill"), "sharing": at.sharing(each.ranks)}
     return Rank(

@@ -43,7 +43,8 @@ class TrainStep(Grounded):
     """A training step: the parts of its time, which add up to `time_s`, its work, and what the fullest rank stores.
 
     `lower_s` hides every exchange that work can hide, `upper_s` none. MFU is the model's work over the printed peak of
-    all ranks, HFU counts what is computed again too. A point that does not fit keeps its bytes.
+    all ranks, with the whole square of attention on all software; HFU is what is computed, layers that run again among
+    it and masked pairs that are skipped not. A point that does not fit keeps its bytes.
     """
 
     REASONS: ClassVar[tuple[str, ...]] = REASONS
@@ -80,6 +81,7 @@ class TrainStep(Grounded):
     context_s: NDArray
     pipeline_s: NDArray
     data_s: NDArray
+    host_s: NDArray
     bubble_s: NDArray
     optimizer_s: NDArray
     straggler_s: NDArray
@@ -129,7 +131,7 @@ class TrainStep(Grounded):
 
     @property
     def bound(self) -> NDArray | str:
-        """The longest part: "work", an exchange, "bubble", "optimizer" or "overhead"; empty where nothing can."""
+        """The longest part: "work", an exchange, "host", "bubble", "optimizer" or "overhead"; empty where none can."""
         names = ("work", *(name.removesuffix("_s") for name in PARTS if name not in WORK))
         work = sum(getattr(self, name) for name in WORK)
         times = np.stack(np.broadcast_arrays(work, *(getattr(self, name) for name in PARTS if name not in WORK)))
@@ -165,7 +167,11 @@ class TrainStep(Grounded):
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """Collectives of a rank of the fullest stage for a micro-batch; gradients and weights are not among them."""
+        """Collectives of a rank of the fullest stage for a micro-batch, with those of gradients and weights.
+
+        What takes place once a step counts as a part: its number over that of the micro-batches. The groups "dense" and
+        "expert" are all ranks that hold the same parameters.
+        """
         return self.question.messages()
 
     @property
@@ -218,9 +224,10 @@ def train_step(
 ) -> TrainStep:
     r"""Time of a step of training: forward, backward, what is computed again, what waits, and the optimizer.
 
-    .. math:: t = m\,(t_f + t_b + t_r + t_x) + \frac{p-1}{v}(t_f + t_b + t_r + t_x) + t_d + t_o + t_0
+    .. math:: t = m\,(t_f + t_b + t_r + t_x + t_w) + \frac{p-1}{v}(t_f + t_b + t_r + t_x + t_w) + t_d + t_o + t_0
 
-    with m micro-batches, exposed exchanges t_x of layers and stages, and t_d of gradients and weights.
+    with m micro-batches, exposed exchanges t_x of layers and stages, waits t_w for a host that launches more slowly
+    than the chip works, and t_d of gradients and weights.
 
     Parameters
     ----------
@@ -275,7 +282,8 @@ def train_step(
 
     Notes
     -----
-    Start-ups of exchanges are within the fixed time of a layer. An exchange hides behind work by the stack's share of
+    Every exchange has a start-up for each step of its algorithm, and ZeRO-3 gathers layer by layer, so that many ranks
+    with few parameters each wait for starts. An exchange hides behind work by the stack's share of
     its pair; what one has hidden behind hides no other. All stages wait for the fullest, which has the head too.
     Flash attention computes scores again inside its kernel, which is not counted. What products lose beside the engine
     is as long in every number format (`formulas.training.product_s`). An oversubscribed network is one of a lower rate.

@@ -12,7 +12,7 @@ from trnmodel.bands import spread
 from trnmodel.catalog.specs import Precision
 from trnmodel.catalog.trainers import Trainer, shipped
 from trnmodel.formulas import training as page
-from trnmodel.formulas.bands import grown_width
+from trnmodel.formulas.bands import grown_width, joint_width
 from trnmodel.formulas.moe import dispatched_bytes
 from trnmodel.formulas.step import attended_pairs, buffer_bytes, fullest_share, overlapped_s
 from trnmodel.models.transformer import Transformer
@@ -22,7 +22,7 @@ from trnmodel.steps.assemble import Message
 from trnmodel.steps.legal import RULES, of_lengths
 from trnmodel.steps.mapping import Mapping
 from trnmodel.steps.pieces import Answer, Piece, in_pieces
-from trnmodel.training.rank import ELEMENT_BYTES, Rank, rank
+from trnmodel.training.rank import CHAINS, ELEMENT_BYTES, Rank, rank
 from trnmodel.units import Numeric
 
 HAND_TUNED = "stack: put together from parts that were measured elsewhere, on no chip as a whole"
@@ -33,7 +33,7 @@ BACKWARD = 2.0  # gradients of inputs and of weights: two products for one, of w
 HALVES = 2.0  # forward and backward
 WORK = ("forward_s", "backward_s", "recompute_s")
 EXCHANGES = ("tensor_s", "expert_s", "context_s", "pipeline_s", "data_s")
-PARTS = (*WORK, *EXCHANGES, "bubble_s", "optimizer_s", "straggler_s", "overhead_s")
+PARTS = (*WORK, *EXCHANGES, "host_s", "bubble_s", "optimizer_s", "straggler_s", "overhead_s")
 KINDS = ("weight_bytes", "gradient_bytes", "optimizer_bytes", "activation_bytes", "buffer_bytes")
 
 
@@ -160,9 +160,12 @@ class TrainQuestion:
         return spread(self.basis(), self.rank.e, self.time_s)
 
     def messages(self) -> tuple[Message, ...]:
-        """Return what a rank of the fullest stage sends for a micro-batch."""
+        """Return what a rank of the fullest stage sends for a micro-batch; what a step sends once counts as a part."""
         q = self.everywhere
-        return tuple(message for _, message in messages_of(q.rank, q, tokens_of(q.rank, q)))
+        t = tokens_of(q.rank, q)
+        layers = tuple(message for _, message in messages_of(q.rank, q, t))
+        replicas = replicas_of(q.rank, q, t, params_of(q.rank, t))
+        return layers + tuple(m if every else m._replace(count=m.count / t.microbatches) for every, m in replicas)
 
 
 class Tokens(NamedTuple):
@@ -191,10 +194,14 @@ def tokens_of(r: Rank, q: TrainQuestion) -> Tokens:
     )
 
 
-def _pairs(r: Rank, q: TrainQuestion) -> list[Numeric]:
-    """Query-key pairs of a sequence that each attention computes; all, where masks save nothing."""
-    skipped = r.e.masked == "skipped"
+def _pairs(r: Rank, q: TrainQuestion, skipped: bool) -> list[Numeric]:
+    """Query-key pairs of a sequence in each attention: those that the mask leaves if others are skipped, else all."""
     return [attended_pairs(q.seq, 0.0, a.window, a.kind, skipped) for a in r.attentions]
+
+
+def _computed(r: Rank, q: TrainQuestion) -> list[Numeric]:
+    """Query-key pairs of a sequence that the stack computes in each attention."""
+    return _pairs(r, q, r.e.masked == "skipped")
 
 
 class Saved(NamedTuple):
@@ -243,7 +250,7 @@ def passes_of(r: Rank, q: TrainQuestion, t: Tokens, k: Saved) -> Passes:
     flop = n * (w["row_flop"] + w["routed_flop"] * q.expert_imbalance)
     layers_s = page.product_s(flop, narrow, e.matmul_share, base)
     sequences: Numeric = q.micro_batch / w["cp"]
-    flop = sum(w[f"pair_flop_{i}"] * x for i, x in enumerate(_pairs(r, q))) * sequences
+    flop = sum(w[f"pair_flop_{i}"] * x for i, x in enumerate(_computed(r, q))) * sequences
     attend_s = page.product_s(flop, wide, np.minimum(e.attention_share, e.matmul_share), base)
     moved_s = (
         MOVES * page.saved_activation_bytes(n, k.whole, k.cut, k.scores, k.entry, w["tp"], t.outer_tp, "none") / stream
@@ -303,22 +310,37 @@ def exchanges_of(r: Rank, q: TrainQuestion, t: Tokens) -> Values:
     """Time of all exchanges of a micro-batch by themselves, on the fullest stage [s]."""
     times_s: Values = dict.fromkeys(("tensor_s", "gathered_s", "expert_s", "context_s", "pipeline_s"), 0.0)
     for part, m in messages_of(r, q, t):
-        times_s[part] = times_s[part] + m.count * m.message_bytes * r.values[f"{m.group}_{m.kind}"]
+        times_s[part] = times_s[part] + time_of(r, m)
     return times_s
 
 
-class Params(NamedTuple):
-    """Parameters of the fullest stage on a rank, experts apart, and the ranks that hold the same."""
+def time_of(r: Rank, m: Message) -> Numeric:
+    """Time of all messages of one kind [s]."""
+    return m.count * r.values.exchanges.time_s(m.group, m.kind, m.message_bytes)
 
-    dense: Numeric
+
+class Params(NamedTuple):
+    """Parameters of the fullest stage on a rank, tables at the ends and experts apart, and ranks that hold the same."""
+
+    layers: Numeric
+    edge: Numeric
     expert: Numeric
     dense_ranks: Numeric
     expert_ranks: Numeric
+
+    @property
+    def dense(self) -> Numeric:
+        """Parameters of layers and tables."""
+        return self.layers + self.edge
 
     def held(self, each_bytes: Numeric, sharded: bool) -> Numeric:
         """Bytes of a state of all of them."""
         cut = (self.dense_ranks, self.expert_ranks) if sharded else (1.0, 1.0)
         return page.state_bytes(self.dense, each_bytes, cut[0]) + page.state_bytes(self.expert, each_bytes, cut[1])
+
+    def of_others(self, each_bytes: Numeric) -> Numeric:
+        """Bytes of a state of the parameters that a rank has only a part of where states are sharded."""
+        return each_bytes * (self.dense * (self.dense_ranks > 1) + self.expert * (self.expert_ranks > 1))
 
 
 def params_of(r: Rank, t: Tokens) -> Params:
@@ -327,22 +349,57 @@ def params_of(r: Rank, t: Tokens) -> Params:
     first, last = w["first_params"], w["last_params"]
     edge = np.where(np.equal(w["pp"], 1), first + last, np.maximum(first, last))[()]
     experts = w["dp"] * w["cp"]
-    return Params(t.stage * w["dense_params"] + edge, t.expert_stage * w["expert_params"], experts * w["ep"], experts)
+    return Params(t.stage * w["dense_params"], edge, t.expert_stage * w["expert_params"], experts * w["ep"], experts)
 
 
-def _gradients(r: Rank, q: TrainQuestion, p: Params) -> tuple[Numeric, Numeric]:
-    """Time of the exchanges of gradients and weights once a step, and in every micro-batch [s]."""
+def replicas_of(r: Rank, q: TrainQuestion, t: Tokens, p: Params) -> list[tuple[bool, Message]]:
+    """Return the exchanges of gradients and weights, with whether they take place in every micro-batch, not in a step.
 
-    def sent(kind: str, each_bytes: Numeric) -> Numeric:
-        return each_bytes * (p.dense * r.values[f"dense_{kind}"] + p.expert * r.values[f"expert_{kind}"])
-
+    In ZeRO-3 each layer gathers its weights when it runs, and the tables at the ends theirs; else all goes in buckets.
+    """
+    o, gradients = r.outline, q.trained_gradient_bytes
+    again = q.backward - 1  # weights that were trained
     if q.zero == 0:
-        return sent("all_reduce", q.trained_gradient_bytes), 0.0
-    scattered, gathered = sent("reduce_scatter", q.trained_gradient_bytes), sent("all_gather", ELEMENT_BYTES)
+        plan = [("gradients", "all_reduce", gradients, 1.0, False)]
+    elif q.zero == 3:
+        plan = [
+            ("weights", "all_gather", ELEMENT_BYTES, 2.0, True),
+            ("gradients", "reduce_scatter", gradients, 1.0, True),
+        ]
+    else:
+        plan = [
+            ("gradients", "reduce_scatter", gradients, 1.0, q.zero == 2),
+            ("updated weights", "all_gather", ELEMENT_BYTES * again, 1.0, False),
+        ]
+    held: list[tuple[str, str, Numeric, Numeric]] = [("all but experts", "dense", p.dense, 1.0)]
     if q.zero == 3:
-        return 0.0, scattered + 2 * gathered
-    updated = gathered * (q.backward - 1)
-    return (updated, scattered) if q.zero == 2 else (scattered + updated, 0.0)
+        held = [("layers", "dense", p.layers, t.stage * o.layers), ("tables at the ends", "dense", p.edge, 1.0)]
+    if o.expert_layers:
+        held.append(("experts", "expert", p.expert, t.expert_stage * o.expert_layers if q.zero == 3 else 1.0))
+    sent = []
+    for what, kind, each_bytes, times, every in plan:
+        for name, group, params, parts in held:
+            if set(CHAINS[group]) & r.parted:
+                all_bytes = np.asarray(each_bytes * params)
+                count = parts if q.zero == 3 else np.maximum(all_bytes / _bucket_bytes(r, group), 1.0)
+                sent.append((every, Message(f"{what} of {name}", kind, group, all_bytes / count, times * count)))
+    return sent
+
+
+def _bucket_bytes(r: Rank, group: str) -> Numeric:
+    """Bytes of a message of gradients or updated weights: more where more ranks share them, who all start."""
+    ranks = 1.0
+    for degree in CHAINS[group]:
+        ranks = ranks * r.values[degree]
+    return np.maximum(r.e.bucket_bytes, r.e.bucket_rank_bytes * ranks)
+
+
+def _gradients(r: Rank, q: TrainQuestion, t: Tokens, p: Params) -> tuple[Numeric, Numeric]:
+    """Time of the exchanges of gradients and weights once a step, and in every micro-batch [s]."""
+    times_s: dict[bool, Numeric] = {False: 0.0, True: 0.0}
+    for every, m in replicas_of(r, q, t, p):
+        times_s[every] = times_s[every] + time_of(r, m)
+    return times_s[False], times_s[True]
 
 
 def _hidden(r: Rank, q: TrainQuestion, name: str) -> Numeric:
@@ -366,13 +423,20 @@ def _exposed(r: Rank, q: TrainQuestion, sent: Values, p: Passes, each_s: Numeric
     return exposed | {"tensor_s": exposed["tensor_s"] + again, "each_s": every, "left_s": left - (each_s - every)}
 
 
+def launches_s(r: Rank, q: TrainQuestion, t: Tokens) -> Numeric:
+    """Time in which the host launches a micro-batch of the fullest stage: each pass over each layer [s]."""
+    adapters = np.less(q.trainable_share, 1.0)
+    return t.stage * r.outline.layers * q.turns * (r.e.host_layer_s + adapters * r.e.host_adapter_s)
+
+
 def times_of(r: Rank, q: TrainQuestion, t: Tokens, k: Saved, params: Params) -> Values:
     """Parts of a step's time, that add up to it."""
     p, m = passes_of(r, q, t, k), t.microbatches
-    once_s, each_s = _gradients(r, q, params)
+    once_s, each_s = _gradients(r, q, t, params)
     waits = _exposed(r, q, exchanges_of(r, q, t), p, each_s)
     each_s, left = waits.pop("each_s"), np.minimum(waits.pop("left_s"), p.backward_s + p.recompute_s)
-    stage_s = p.work_s + sum(waits.values())
+    device_s = p.work_s + sum(waits.values())
+    launched_s = launches_s(r, q, t)
     updated = 2 * q.trained_optimizer_bytes + q.trained_gradient_bytes + ELEMENT_BYTES * (q.backward - 1)
     moved = params.held(updated, q.zero > 0)
     times = {name: m * x for name, x in waits.items()} | {
@@ -380,7 +444,8 @@ def times_of(r: Rank, q: TrainQuestion, t: Tokens, k: Saved, params: Params) -> 
         "backward_s": m * (p.backward_s + p.head_s * q.backward / (1 + q.backward)),
         "recompute_s": m * p.recompute_s,
         "data_s": page.exposed_s(once_s, left, _hidden(r, q, "dp")) + m * each_s,
-        "bubble_s": page.bubble_s(stage_s, r.values["pp"], q.interleave),
+        "host_s": m * page.host_wait_s(device_s + p.head_s + each_s, launched_s),
+        "bubble_s": page.bubble_s(np.maximum(device_s, launched_s), r.values["pp"], q.interleave),
         "optimizer_s": moved / (r.rates.hbm_bytes_per_s * r.e.stream_share),
         "straggler_s": q.straggler * m * (p.work_s + p.head_s),
         "overhead_s": r.e.step_s,
@@ -389,20 +454,24 @@ def times_of(r: Rank, q: TrainQuestion, t: Tokens, k: Saved, params: Params) -> 
 
 
 def flop_of(r: Rank, q: TrainQuestion) -> tuple[Numeric, Numeric]:
-    """Work of a step as MFU counts it, and with what is computed again, over all ranks [FLOP].
+    """Work of a step as MFU counts it, and as the stack computes it with what runs again, over all ranks [FLOP].
 
-    Attention counts as the stack computes it: the whole square, or what the mask leaves.
+    MFU counts the whole square of attention, whatever the software: as Megatron-LM and PaLM define it. What the stack
+    computes leaves out the pairs that it skips.
     """
     w = r.values
-    pair = sum(w[f"pair_all_{i}"] * x for i, x in enumerate(_pairs(r, q)))
+    square, pair = (
+        sum(w[f"pair_all_{i}"] * x for i, x in enumerate(pairs)) for pairs in (_pairs(r, q, False), _computed(r, q))
+    )
     rows = w["row_all"] * q.seq
-    model = ((1 + q.backward) * (rows + w["logit_all"] * q.seq) + (1 + BACKWARD) * pair) * q.global_batch
+    products = (1 + q.backward) * (rows + w["logit_all"] * q.seq)
+    model, computed = ((products + (1 + BACKWARD) * x) * q.global_batch for x in (square, pair))
     again: Numeric = 0.0
     if q.recomputes_layers:
         again = (rows + pair) * q.global_batch
     elif q.recompute == "selective" and r.e.scores == "kept":
         again = pair * q.global_batch
-    return model, model + again
+    return model, computed + again
 
 
 def memory_of(r: Rank, q: TrainQuestion, t: Tokens, k: Saved, p: Params) -> Values:
@@ -415,8 +484,8 @@ def memory_of(r: Rank, q: TrainQuestion, t: Tokens, k: Saved, p: Params) -> Valu
     buffer: Numeric = 0.0
     if q.recomputes_layers:  # the layer that runs again
         buffer = page.saved_activation_bytes(n, *ask, "none") / o.layers
-    if q.zero == 3:  # a layer's weights, and those that come next
-        buffer = buffer + 2 * p.held(ELEMENT_BYTES, False) / (t.stage * o.layers)
+    if q.zero == 3:  # a layer's weights, and those that come next, where other ranks have parts of them
+        buffer = buffer + 2 * p.of_others(ELEMENT_BYTES) / (t.stage * o.layers)
     return {
         "weight_bytes": p.held(ELEMENT_BYTES, q.zero > 2),
         "gradient_bytes": p.held(q.trained_gradient_bytes, q.zero > 1),
@@ -480,5 +549,6 @@ def basis_of(r: Rank) -> Basis:
     further = np.log2(np.maximum(chips / r.e.fitted_chips, 1))
     texts = ["; ".join(reasons), "; ".join([*reasons, f"chips: rows reach to {r.e.fitted_chips:,.0f}"])]
     word = np.where(further > 0, "extrapolated", "extrapolated" if reasons else "interpolated")[()]
-    width = grown_width(r.e.width, ABSENT_OCTAVES * len(reasons) + further)
+    near = grown_width(r.e.width, ABSENT_OCTAVES * len(reasons) + further)
+    width = joint_width(near, r.e.octave_width * np.sqrt(further))
     return Basis(word, np.where(further > 0, texts[1], texts[0])[()], width)

@@ -169,12 +169,13 @@ def _priced(one: Spent, scale: float = 1.0) -> str:
 
 def accuracy(errors: pd.DataFrame) -> pd.DataFrame:
     """Format errors of training steps, those of one MFU for all, targets, and what is set aside."""
-    names = {"mean": "mean", "median": "median", "left_out_mean": "left out, mean"}
+    names = {"mean": "mean", "median": "median", "inside": "in band", "left_out_mean": "left out, mean"}
     names |= {"left_out_median": "left out, median", "rival_left_out_mean": "one MFU, left out"}
     names |= {"rival_carried_mean": "one MFU, carried over"}
     table = errors[["group", "stack", "cases"]].rename(columns={"group": "runs", "cases": "steps"})
     for name, word in names.items():
-        table[word] = ["" if np.isnan(x) else f"{x:.1%}" for x in errors[name]]
+        if name in errors:
+            table[word] = ["" if np.isnan(x) else f"{x:.1%}" for x in errors[name]]
     mark = errors.met.map({True: ": met", False: ": missed"}).fillna("")
     return table.assign(target=errors.target.fillna("") + mark, aside=errors.aside).rename(
         columns={"aside": "set aside"}

@@ -30,6 +30,7 @@ PARTS: Mapping[str, str] = {
     "context_s": "CP exchanges",
     "pipeline_s": "PP sends",
     "data_s": "DP exchanges",
+    "host_s": "waits for the host",
     "bubble_s": "bubble",
     "optimizer_s": "optimizer",
     "straggler_s": "slowest rank",

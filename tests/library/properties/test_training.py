@@ -49,7 +49,10 @@ def step(job, degrees, asked, way=("selective", 1, True), **more):
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: f"{job[0]} on {job[1]}")
 def test_1e5_random_jobs(job):
-    """Of all jobs and ways 1e5: finite where they can exist, parts and kinds add up, MFU <= HFU <= 1, both bounds."""
+    """Of all jobs and ways 1e5: finite where they can exist, parts and kinds add up, HFU <= 1, both bounds.
+
+    MFU counts masked pairs, of which software may skip half: it is at most HFU where all are computed, else its double.
+    """
     rng = np.random.default_rng(7)
     for way in WAYS:
         found = step(job, *drawn(job[0], rng, 4000), way)
@@ -63,7 +66,8 @@ def test_1e5_random_jobs(job):
         assert all((np.broadcast_to(getattr(found, name), good.shape)[good] >= 0).all() for name in PARTS)
         kinds = sum(getattr(found, name) for name in KINDS)
         np.testing.assert_allclose(kinds, found.memory_bytes_per_rank, rtol=1e-12)
-        assert (found.mfu[good] <= found.hfu[good] * (1 + 1e-12)).all()
+        times = 1 if found.stack.masked == "computed" else 2
+        assert (found.mfu[good] <= times * found.hfu[good] * (1 + 1e-12)).all()
         assert (found.hfu[good] <= 1 + 1e-12).all()
         assert (found.lower_s[good] <= found.time_s[good] * (1 + 1e-12)).all()
         assert (found.upper_s[good] >= found.time_s[good] * (1 - 1e-12)).all()
@@ -105,7 +109,9 @@ def test_better_machines_and_software_take_no_longer(job):
     peaks = {name: 1.5 * x for name, x in chip.peak_flop_per_s.items()}
     faster.append(replace(where, chip=replace(chip, peak_flop_per_s=peaks)))
     better = [replace(e, **{name: min(1.0, 1.3 * getattr(e, name) + 0.01)}) for name in (*SHARES, *OVERLAPS)]
-    better += [replace(e, **{name: getattr(e, name) / 2}) for name in ("layer_s", "step_s", "straggler")]
+    better += [
+        replace(e, **{name: getattr(e, name) / 2}) for name in ("layer_s", "step_s", "host_layer_s", "straggler")
+    ]
     for found in [*(with_(system, e) for system in faster), *(with_(where, stack) for stack in better)]:
         assert (found.time_s[first.valid] <= first.time_s[first.valid] * (1 + 1e-12)).all()
 
@@ -135,7 +141,8 @@ def test_more_work_takes_no_less(job):
         both = first.valid & found.valid
         assert both.any()
         assert (found.time_s[both] >= first.time_s[both] * (1 - 1e-12)).all(), more
-    shares = [step(job, degrees, asked, trainable_share=share) for share in (0.0, 0.3, 1.0)]
+    # all of the weights have no adapters, whose launch the host is spared (8,812 and 5,616 tokens/s on Trainium2)
+    shares = [step(job, degrees, asked, trainable_share=share) for share in (0.0, 0.3, 0.99)]
     for less, trained in pairwise(shares):
         both = less.valid & trained.valid
         assert (less.time_s[both] <= trained.time_s[both] * (1 + 1e-12)).all()
