@@ -26,12 +26,14 @@ class Power(Spec):
     """How watts follow from what a chip does: shares of TDP, energies of operations and bytes, the server around it.
 
     `flop_j` is by compute dtype at a node of logic, `byte_j` by medium. `idle_share` and `all_in_ratio` stand for chips
-    that have no `idle_share` and no `all_in_w` of their own. What is open has its ends in `.ranges`.
+    that have no `idle_share` and no `all_in_w` of their own. `flop_ratio` is the energy of an operation in a served
+    model by compute dtype, over that of a 16-bit one. What is open has its ends in `.ranges`.
     """
 
     idle_share: float = NAN
     compute_activity: float = NAN
     hbm_activity: float = NAN
+    flop_ratio: Mapping[str, float] = mapping_field()
     chip_width: float = 0.0
     host_w_per_chip: float = NAN
     server_ratio: float = NAN

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from trnmodel.arguments import instance, refuse
 from trnmodel.catalog import facilities
 from trnmodel.catalog.facilities import Facility, Power, ends
+from trnmodel.catalog.load import dtypes
 from trnmodel.catalog.specs import Chip, Spec, published
 from trnmodel.catalog.systems import System, chip_of
 from trnmodel.declared import Named, Numbers, Object, declare
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 BOUNDARIES = ("chip", "server", "all_in", "facility")
 NO_WATTS = "no source has watts of the chip, not even as an estimate"
+WIDTHS = (16, 8)  # bits of the operands by whose peaks a chip's matrix engines are measured
 LOW, MIDDLE, HIGH = range(3)
 Figures = dict[str, Any]
 
@@ -245,6 +247,23 @@ def value_at(end: int, spec: Spec, name: str, key: str = "") -> Any:
     return (low, value, high)[end]
 
 
+def matmul_rate(chip: Chip) -> Any:
+    """Return the rate of 16-bit operations for which a chip is built, from its dense peaks of 16 and 8 bits [FLOP/s].
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> [float(matmul_rate(tm.chip(name))) / 1e12 for name in ("h100", "trainium2", "trainium3")]
+    [989.0, 667.0, 1258.5]
+    """
+    peaks: dict[int, Any] = {}
+    for dtype, peak in chip.peak_flop_per_s.items():
+        bits = int(8 * dtypes()[dtype])
+        if bits in WIDTHS:
+            peaks[bits] = np.maximum(peaks.get(bits, 0.0), peak)
+    return page.matmul_flop_per_s(peaks) if peaks else np.nan
+
+
 def chip_watts(work: Amounts, chip: Chip, dtype: str, power: Power, end: int) -> Figures:
     """Return the power inside the boundary of a chip: by shares of its TDP, and bottom-up."""
     side = end - MIDDLE
@@ -254,7 +273,9 @@ def chip_watts(work: Amounts, chip: Chip, dtype: str, power: Power, end: int) ->
         "compute_utilisation": page.utilisation(work.flop, work.time_s, chip.peak(dtype)),
         "hbm_utilisation": page.utilisation(work.moved_bytes, work.time_s, chip.hbm_bytes_per_s),
     }
-    compute, hbm = used["compute_utilisation"] * power.compute_activity, used["hbm_utilisation"] * power.hbm_activity
+    load = page.utilisation(work.flop * value_at(end, power, "flop_ratio", dtype), work.time_s, matmul_rate(chip))
+    compute = load * value_at(end, power, "compute_activity")
+    hbm = used["hbm_utilisation"] * value_at(end, power, "hbm_activity")
     watts = page.chip_w(tdp_w, idle, compute + hbm)
     watts = np.minimum(watts * np.exp(side * power.chip_width), tdp_w)
     dynamic = watts - tdp_w * idle
@@ -509,7 +530,7 @@ def energy(
 ) -> Energy | RequestEnergy:
     r"""Return power by boundary while a step runs, and energy per token, with their 90 % intervals.
 
-    .. math:: P = P_{TDP} \bigl(i + (1 - i) \tanh(a_f u_f + a_m u_m)\bigr), \qquad E = P / r
+    .. math:: P = P_{TDP} \bigl(i + (1 - i) \tanh \frac{e_f F + e_m B}{(1 - i) P_{TDP}}\bigr), \qquad E = P / r
 
     Parameters
     ----------
@@ -537,7 +558,9 @@ def energy(
 
     Notes
     -----
-    The shares are fitted to GPUs at the boundary of the chip; for other chips they are an assumption. The interval
+    An operation takes an energy e_f by its format, a byte e_m. Both are fitted to GPUs at the boundary of the chip and
+    scale with the TDP over the rate of the chip's matrix engines and of its HBM; for other chips that is an assumption,
+    with a range. The interval
     moves TDP, idle share, host and PUE to their ends at once, and adds the error of left-out models and the step's own
     interval. No power of an AWS chip has been published. `tdp_w` of the system's chip, and any field of `power` and of
     `facility`, may be replaced, also by arrays.
