@@ -95,7 +95,7 @@ def test_watts_of_cases_by_hand():
     found = evidence._watts(of, ["h100"])(np.array([3.0, 2.0, 0.2]))
     idle = [0.2, facilities.power(tm.chip("h200")).idle_share]
     for case, share, watts in zip(of, idle, found, strict=True):
-        compute, hbm = case.utilisation
+        compute, hbm = case.load
         by_hand = share + (1 - share) * np.tanh(3 * compute + 2 * hbm)
         assert watts == pytest.approx(float(case.chip.tdp_w) * by_hand, rel=1e-9)
     power = facilities.power(tm.chip("h100"))

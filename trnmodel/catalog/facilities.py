@@ -14,10 +14,13 @@ from typing import Any, TypeVar
 
 from trnmodel.arguments import number, refuse
 from trnmodel.catalog import reader
-from trnmodel.catalog.specs import NAN, Chip, Spec, mapping_field
+from trnmodel.catalog.specs import NAN, Chip, Spec, mapping_field, published
+from trnmodel.formulas import energy as page
 
 S = TypeVar("S", bound=Spec)
 NODES = (3, 5, 7, 45)  # nm of which `data/` has energies; what lies between is of the family of the next larger
+AIR = "aws-air"
+SITES = {"air": AIR, "liquid": "aws-chilled"}  # where a rack stands, by what cools it
 Ends = tuple[Any, Any]
 
 
@@ -174,6 +177,77 @@ def claims(system: str = "trn3-nl72x2-pcie160") -> Claims:
     [('efficiency', 4.0), ('peak compute', 4.4), ('speed', 3.0), ('tokens per MW', 5.0)]
     """
     return reader.spec(Claims, system)
+
+
+def site(system: Any, given: str | Facility | None = None, own: str = "") -> Facility:
+    """Return the site whose PUE counts for a system: the one that is given, else its owner's own, else by its cooling.
+
+    A rack that liquid cools stands at a site with chillers on peak days. Any other stands at one that outside air
+    cools, which is also assumed where no source says how a system is cooled.
+
+    Parameters
+    ----------
+    system : System or Chip
+        System, whose `cooling` counts; a chip alone has none. [-]
+    given : str or Facility, optional
+        Site that a call names. [-]
+    own : str
+        Id of the site of an owner that has one, such as a rented building; blank for an owner that builds. [-]
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> [site(tm.system(name)).id for name in ("trn3-nl72x2-pcie160", "trn3-nl32x2-pcie160")]
+    ['aws-chilled', 'aws-air']
+    >>> site(tm.system("trn3-nl72x2-pcie160"), "aws-air").id, site(tm.system("hgx-h100"), own="colocation").id
+    ('aws-air', 'colocation')
+    """
+    return facility(given or own or SITES.get(getattr(system, "cooling", ""), AIR))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SiteWatts:
+    """Watts of a chip with its share of everything, as a site counts them; every account of power and cost reads them.
+
+    `provisioned_w` is the IT power that is set aside, from which capacity, building and switchgear follow at the peak
+    PUE (`peak_site_w`). `mean_w` is the IT power that is drawn on average, from which energy follows at the annual PUE
+    (`mean_site_w`).
+    """
+
+    provisioned_w: Any
+    mean_w: Any
+    peak_pue: Any
+    annual_pue: Any
+
+    @property
+    def peak_site_w(self) -> Any:
+        """Power that the site sets aside for the chip on its hottest day [W]."""
+        return page.facility_w(self.provisioned_w, self.peak_pue)
+
+    @property
+    def mean_site_w(self) -> Any:
+        """Power that the site draws for the chip, mean over a year [W]."""
+        return page.facility_w(self.mean_w, self.annual_pue)
+
+
+def provisioned_w(all_in_w: Any, tdp_w: Any, all_in_ratio: Any) -> Any:
+    """Return the IT power that is provisioned for a chip: the published one, else its TDP times a ratio [W].
+
+    Parameters
+    ----------
+    all_in_w : numeric
+        Published IT power of the chip with its share of rack and network; NaN where there is none. [W]
+    tdp_w : numeric
+        Thermal design power of the chip. [W]
+    all_in_ratio : numeric
+        Provisioned power over the TDP. [-]
+
+    Examples
+    --------
+    >>> float(provisioned_w(1730.0, 700.0, 2.0)), float(provisioned_w(float("nan"), 700.0, 2.0))
+    (1730.0, 1400.0)
+    """
+    return published(all_in_w, tdp_w * all_in_ratio)
 
 
 def facility(name: str | Facility) -> Facility:

@@ -71,7 +71,9 @@ def watts(table: pd.DataFrame) -> pd.DataFrame:
     workload = table["model"].where((alias == "") | alias.isna(), alias)
     remark = table["remark"].fillna("").astype(str) if "remark" in table.columns else workload.map(lambda _: "")
     idles = table["idles"] if "idles" in table.columns else remark.str.contains(IDLE).map({True: "1", False: ""})
-    return _renamed(table, named).assign(idles=idles, kind="energy", phase="decode", metric="power", unit="W", workload=workload)
+    return _renamed(table, named).assign(
+        idles=idles, kind="energy", phase="decode", metric="power", unit="W", workload=workload
+    )
 
 
 def _renamed(table: pd.DataFrame, named: Mapping[str, str]) -> pd.DataFrame:

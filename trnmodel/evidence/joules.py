@@ -37,9 +37,10 @@ def board(r: Reading) -> Chip:
 
 
 def _step(r: Reading, stack: str | None) -> Step:
-    """Return the decode step of a run, valid or not: lengths that are not printed count nothing, sequences are half way on average.
+    """Return the decode step of a run, valid or not: sequences are half way on average.
 
-    Prefill is left out: its tokens are not printed. A100 boards of 40 GB stand for those of 80 GB.
+    Lengths that are not printed count nothing. Prefill is left out: its tokens are not printed. A100 boards of 40 GB
+    stand for those of 80 GB.
     """
     known = [0.0 if math.isnan(length) else length for length in (r.input_tokens, r.output_tokens)]
     context = max(known[0] + known[1] / 2, 1.0)

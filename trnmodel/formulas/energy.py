@@ -64,10 +64,10 @@ def chip_w(tdp_w: Numeric, idle_share: Numeric, activity: Numeric) -> NDArray:
 
     Notes
     -----
-    Limits: a = 0 gives i TDP; a -> inf gives TDP. For small a power is linear: idle power, and joules for each operation
-    and byte (`operation_j`). Near the TDP clocks give way. Assumes that all chips share a_f and a_m and differ in idle
-    share alone. The peak of the format is not in the law, so that a format with a higher peak saves no energy by its
-    peak.
+    Limits: a = 0 gives i TDP; a -> inf gives TDP. For small a power is linear: idle power, and joules for each
+    operation and byte (`operation_j`). Near the TDP clocks give way. Assumes that all chips share a_f and a_m and
+    differ in idle share alone. The peak of the format is not in the law, so that a format with a higher peak saves no
+    energy by its peak.
 
     References
     ----------
@@ -138,8 +138,10 @@ def matmul_flop_per_s(peak_flop_per_s: Mapping[int, Numeric]) -> NDArray:
 
     Examples
     --------
-    >>> float(matmul_flop_per_s({16: 989.5e12, 8: 1979e12}) / 1e12), float(matmul_flop_per_s({16: 1e15, 8: 3e15}) / 1e15)
-    (989.5, 1.5)
+    >>> float(matmul_flop_per_s({16: 989.5e12, 8: 1979e12}) / 1e12)
+    989.5
+    >>> float(matmul_flop_per_s({16: 1e15, 8: 3e15}) / 1e15)
+    1.5
     """
     rates = [np.asarray(peak) * bits / 16 for bits, peak in peak_flop_per_s.items()]
     return np.max(np.broadcast_arrays(*rates), axis=0)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from trnmodel.arguments import instance, refuse
 from trnmodel.catalog import facilities
-from trnmodel.catalog.facilities import Facility, Power, ends
+from trnmodel.catalog.facilities import Facility, Power, SiteWatts, ends, provisioned_w
 from trnmodel.catalog.load import dtypes
 from trnmodel.catalog.specs import Chip, Spec, published
 from trnmodel.catalog.systems import System, chip_of
@@ -254,7 +254,7 @@ def matmul_rate(chip: Chip) -> Any:
     --------
     >>> import trnmodel as tm
     >>> [float(matmul_rate(tm.chip(name))) / 1e12 for name in ("h100", "trainium2", "trainium3")]
-    [989.0, 667.0, 1258.5]
+    [989.5, 667.0, 1258.5]
     """
     peaks: dict[int, Any] = {}
     for dtype, peak in chip.peak_flop_per_s.items():
@@ -312,12 +312,17 @@ def _around(inside: Figures, chip: Chip, power: Power, site: Facility, end: int)
     side = end - MIDDLE
     server = page.server_w(inside["chip_w"], power.server_ratio, value_at(end, power, "host_w_per_chip"))
     server = server * np.exp(side * power.server_width)
-    all_in = published(chip.all_in_w, inside["tdp_w"] * value_at(end, power, "all_in_ratio"))
+    watts = SiteWatts(
+        provisioned_w(chip.all_in_w, inside["tdp_w"], value_at(end, power, "all_in_ratio")),
+        server,
+        value_at(end, site, "peak_pue"),
+        value_at(end, site, "annual_pue"),
+    )
     return {
         "server_w": server,
-        "all_in_w": all_in,
-        "facility_w": page.facility_w(server, value_at(end, site, "annual_pue")),
-        "site_w": page.facility_w(all_in, value_at(end, site, "peak_pue")),
+        "all_in_w": watts.provisioned_w,
+        "facility_w": watts.mean_site_w,
+        "site_w": watts.peak_site_w,
     }
 
 
@@ -346,8 +351,9 @@ def _watts_at(question: EnergyQuestion, work: Amounts, end: int) -> Figures:
     return inside | _around(inside, chip, power, question.facility, end)
 
 
-def _of_step(step: Step, facility: Facility, power: Power | None) -> Energy:
-    """Return the energy of a step, from checked inputs."""
+def _of_step(step: Step, given: Facility | None, power: Power | None) -> Energy:
+    """Return the energy of a step, from checked inputs, at the given site or at that of its system."""
+    facility = facilities.site(step.system, given)
     question, work = EnergyQuestion(step=step, facility=facility, power=power), _amounts(step)
     watts = _watts_at(question, work, MIDDLE)
     unknown = np.isnan(watts["tdp_w"]) * 2 ** len(Step.REASONS)
@@ -394,6 +400,12 @@ def one_at_a_time(energy: Energy, power: Power | None = None) -> pd.DataFrame:
     joules = {"TDP of the chip": [_with_inputs(energy, replace(chip, tdp_w=float(end)), power) for end in tdp_w]}
     if np.isnan(published(chip.idle_share, np.nan)):
         joules["idle share"] = [_with_inputs(energy, chip, replace(power, idle_share=float(end))) for end in idle]
+    dtype = energy.step.precision.compute
+    for label, which in (("compute", "compute_activity"), ("HBM", "hbm_activity"), (dtype.upper(), "flop_ratio")):
+        key = dtype if which == "flop_ratio" else ""
+        joules[f"energy of {'an operation in ' * bool(key)}{label}"] = [
+            _with_inputs(energy, chip, _moved(power, which, key, float(end))) for end in ends(power, which, key)
+        ]
     joules["host"] = [_with_inputs(energy, chip, replace(power, host_w_per_chip=float(end))) for end in host]
     off = np.minimum(np.exp(np.array([-1, 1]) * power.chip_width) * energy.chip_w, energy.tdp_w) - energy.chip_w
     joules["error of the fit"] = (value * (1 + power.server_ratio * off / energy.server_w)).tolist()
@@ -406,6 +418,12 @@ def one_at_a_time(energy: Energy, power: Power | None = None) -> pd.DataFrame:
         if low < high
     ]
     return tidy(sorted(rows, key=lambda row: row[names[1]] - row[names[2]]))
+
+
+def _moved(power: Power, name: str, key: str, value: float) -> Power:
+    """Return shares with one number, or one of a mapping, in the place of their own."""
+    new = {**getattr(power, name), key: value} if key else value
+    return replace(power, **{name: new})
 
 
 def _with_inputs(energy: Energy, chip: Chip, power: Power) -> float:
@@ -460,7 +478,7 @@ def of_request(
     *,
     prompt_s: Numeric,
     decode_s_per_token: Numeric,
-    facility: Facility,
+    facility: Facility | None,
     power: Power | None = None,
     load_mask: Any = 0,
 ) -> RequestEnergy:
@@ -502,7 +520,7 @@ def of_request(
     )
 
 
-def _of_serving(serving: Serving, facility: Facility, power: Power | None) -> RequestEnergy:
+def _of_serving(serving: Serving, facility: Facility | None, power: Power | None) -> RequestEnergy:
     """Return the energy of a request to a server at its load."""
     q, rate = serving.question, serving.requests_per_s / serving.question.mapping.dp
     busy, dp = serving.prefill_utilisation, serving.question.mapping.dp
@@ -523,7 +541,7 @@ def _of_serving(serving: Serving, facility: Facility, power: Power | None) -> Re
 def energy(
     step: Step | Serving | Deployment,
     *,
-    facility: str | Facility = "aws-air",
+    facility: str | Facility | None = None,
     power: Power | None = None,
     request: Request | None = None,
     batch: ArrayLike | None = None,
@@ -537,8 +555,9 @@ def energy(
     step : Step, Serving or Deployment
         A result of `tm.decode_step` or `tm.prefill`; of `tm.serve`, for the energy of a request at its load; or a
         deployment, for the energy of a request to it. [-]
-    facility : str or Facility
-        Site: its PUE, carbon and water; "aws-air" or "aws-chilled". [-]
+    facility : str or Facility, optional
+        Site: its PUE, carbon and water; "aws-air" or "aws-chilled". Default that of the system's cooling
+        (`catalog.facilities.site`), as in `tm.tco`. [-]
     power : Power, optional
         Shares, energies of operations and server; default those of the chip's vendor and node. [-]
     request : Request, optional
@@ -574,7 +593,7 @@ def energy(
     >>> bool(abs(parts - result.chip_w) < 1e-9), bool(result.chip_w < result.server_w < result.facility_w)
     (True, True)
     """
-    site = facilities.facility(facility)
+    site = None if facility is None else facilities.facility(facility)
     stated = {"request": request, "batch": batch}
     if not isinstance(step, Deployment):
         for name, value in stated.items():

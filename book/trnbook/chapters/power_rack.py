@@ -142,7 +142,7 @@ def _watts(question: RackQuestion, end: int) -> Figures:
     load_w = sum(np.nan_to_num(np.asarray(each)) for each in watts.values()) + 0 * tdp_w
     shares = value_at(end, parts, "cooling_share"), value_at(end, parts, "conversion_share")
     cooled_w, counted_w = (page.wall_w(load_w, published(shares[0], 0.0), published(v, 0.0)) for v in (0.0, shares[1]))
-    all_in_w = chips * published(chip.all_in_w, tdp_w * value_at(end, power, "all_in_ratio"))
+    all_in_w = chips * facilities.provisioned_w(chip.all_in_w, tdp_w, value_at(end, power, "all_in_ratio"))
     return watts | {
         "cooling_w": load_w * shares[0],
         "conversion_w": cooled_w * shares[1],
