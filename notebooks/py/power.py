@@ -552,8 +552,8 @@ charts.table(
 )
 
 # %% [markdown]
-# No row is of an AWS chip: what holds of GPUs is assumed of NeuronCores. In FP8 the models disagree: on H100 and with eight GPUs Llama 4
-# Maverick draws half of what Qwen3-235B draws, at a higher rate. No energy of a format can give both, and the rows do not decide the ratio of
+# No row is of an AWS chip: what holds of GPUs is assumed of NeuronCores. In FP8 the models disagree: on eight H100 with eight sequences
+# Llama 4 Maverick draws half of what Qwen3-235B draws, and reads its memory faster. No energy of a format can give both, and the rows do not decide the ratio of
 # FP8 to BF16.
 #
 # ## What moves the answer

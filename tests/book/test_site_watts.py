@@ -25,10 +25,10 @@ def test_power_and_cost_of_one_rack_agree(system, site):
     hour = tm.tco(system, energy=drawn, facility=site)
     watts = hour.site_watts
     assert hour.facility.id == drawn.facility.id
-    assert float(watts.provisioned_w) == pytest.approx(float(drawn.all_in_w[0]), rel=1e-12)
+    np.testing.assert_allclose(watts.provisioned_w, drawn.all_in_w, rtol=1e-12)
     np.testing.assert_allclose(watts.mean_w, drawn.server_w, rtol=1e-12)
     np.testing.assert_allclose(watts.mean_site_w, drawn.facility_w, rtol=1e-12)
-    np.testing.assert_allclose(watts.peak_site_w, drawn.site_w[0], rtol=1e-12)
+    np.testing.assert_allclose(watts.peak_site_w, drawn.site_w, rtol=1e-12)
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

@@ -40,9 +40,9 @@ def width():
 def test_joules_by_format_with_the_model_left_out(errors, width):
     """Targets: FP8 within 10 % in the median and 85 % inside the band; BF16 and FP16 within 12 %.
 
-    Measured: FP8 11 % too low, so that one target is missed, and 91 % inside; BF16 and FP16 11.3 %. The law before, whose
-    activity was FLOP over the peak of the format, gave the 61 configurations of Qwen3 in FP8 34 % too few watts, and 38 %
-    of them inside.
+    Measured: FP8 11 % too low, so that one target is missed, and 91 % inside; BF16 and FP16 11.3 %. The law before,
+    whose activity was FLOP over the peak of the format, gave the 61 configurations of Qwen3 in FP8 34 % too few watts,
+    and 38 % of them inside.
     """
     found = evidence.by_format(errors, width).set_index("precision")
     assert found.configurations.to_dict() == {"bf16": 547, "fp16": 24, "fp8": 108, "mxfp4": 72}

@@ -185,6 +185,8 @@ def test_what_is_written_by_hand(left_out):
         {
             ("gpu-power", "compute_activity"): 3.0,
             ("gpu-power", "hbm_activity"): 2.0,
+            ("neuron-power", "compute_activity"): 3.0,
+            ("neuron-power", "hbm_activity"): 2.0,
             ("a100", "idle_share"): 0.1,
             ("b200", "idle_share"): 0.2,
             ("h100", "idle_share"): 0.3,

@@ -31,7 +31,7 @@ def h100():
 
 
 def test_watts_of_a_format_by_hand():
-    """100 TFLOP/s of 989.5 (half of the printed FP8 peak), 1 TB/s of 3.35, 700 W, 20 % idle: in BF16 and with two thirds of its energy in FP8."""
+    """100 TFLOP/s of 989.5 (half of the FP8 peak), 1 TB/s of 3.35, 700 W, 20 % idle; FP8 takes two thirds of BF16."""
     for dtype, ratio in (("bf16", 1.0), ("fp8", 0.667)):
         found = chip_watts(work(1e14, 1e12), h100(), dtype, plain(), MIDDLE)
         activity = 6.0 * ratio * 1e14 / 989.5e12 + 1e12 / 3.35e12
