@@ -422,7 +422,7 @@ def one_at_a_time(energy: Energy, power: Power | None = None) -> pd.DataFrame:
 
 def _moved(power: Power, name: str, key: str, value: float) -> Power:
     """Return shares with one number, or one of a mapping, in the place of their own."""
-    new = {**getattr(power, name), key: value} if key else value
+    new: Any = {**getattr(power, name), key: value} if key else value
     return replace(power, **{name: new})
 
 

@@ -206,7 +206,7 @@ def compare(racks: Mapping[str, RackPower]) -> pd.DataFrame:
     --------
     >>> table = compare({"large": rack_power("trn3-nl72x2-pcie160")})
     >>> table.part.iloc[-1], round(float(table.rack_kw.iloc[-1]), 1)
-    ('all, as provisioned', 121.5)
+    ('all, as provisioned', 107.1)
     """
     tables = {name: rack.parts() for name, rack in racks.items()}
     rows = []

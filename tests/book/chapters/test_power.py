@@ -183,7 +183,7 @@ def test_a_table_of_racks_has_every_part_and_says_what_nobody_counts():
     table = tables.racks({name: rack_power(name) for name in (AIR, LIQUID)}).set_index("part")
     assert table[f"kW of {AIR}"]["host memory"] == "in no source"
     assert table[f"in {LIQUID}"]["retimers"] == 108
-    assert table[f"kW of {LIQUID}"]["all, as provisioned"] == "120 (76 to 180)"
+    assert table[f"kW of {LIQUID}"]["all, as provisioned"] == "110 (62 to 180)"
 
 
 def test_draws_lie_within_the_band_and_around_the_value(spent):
