@@ -8,7 +8,7 @@ import pytest
 import trnmodel as tm
 from trnbook.chapters.power_rack import rack_power
 from trnmodel.catalog import facilities, load
-from trnmodel.catalog.facilities import SiteWatts
+from trnmodel.power.account import SiteWatts
 
 SYSTEMS = ["trn2.48xlarge", "trn3-nl72x2-pcie160", "trn3-nl32x2-pcie160", "gb200-nvl72", "hgx-h100", "hgx-b200"]
 

@@ -72,7 +72,9 @@ def test_megawatts_are_what_the_site_provisions():
     assert made.capacity.instances == np.floor(2e6 / each_w)
     assert made.capacity.provisioned_site_w == pytest.approx(made.capacity.instances * each_w, rel=1e-12)
     other = sized(site_w=2e6, facility="aws-chilled").capacity
-    assert (other.instances <= made.capacity.instances) == (other.question.site("trn2.48xlarge").peak_pue >= site.peak_pue)
+    assert (other.instances <= made.capacity.instances) == (
+        other.question.site("trn2.48xlarge").peak_pue >= site.peak_pue
+    )
 
 
 def test_dollars_are_a_rent_of_730_hours():

@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 
 from trnmodel.arguments import number, refuse
 from trnmodel.catalog import reader
-from trnmodel.catalog.specs import NAN, Chip, Spec, mapping_field, published
-from trnmodel.formulas import energy as page
+from trnmodel.catalog.specs import NAN, Chip, Spec, mapping_field
 
 S = TypeVar("S", bound=Spec)
 NODES = (3, 5, 7, 45)  # nm of which `data/` has energies; what lies between is of the family of the next larger
@@ -179,7 +178,7 @@ def claims(system: str = "trn3-nl72x2-pcie160") -> Claims:
     return reader.spec(Claims, system)
 
 
-def site(system: Any, given: str | Facility | None = None, own: str = "") -> Facility:
+def site(system: Any, chosen: str | Facility | None = None, own: str = "") -> Facility:
     """Return the site whose PUE counts for a system: the one that is given, else its owner's own, else by its cooling.
 
     A rack that liquid cools stands at a site with chillers on peak days. Any other stands at one that outside air
@@ -189,7 +188,7 @@ def site(system: Any, given: str | Facility | None = None, own: str = "") -> Fac
     ----------
     system : System or Chip
         System, whose `cooling` counts; a chip alone has none. [-]
-    given : str or Facility, optional
+    chosen : str or Facility, optional
         Site that a call names. [-]
     own : str
         Id of the site of an owner that has one, such as a rented building; blank for an owner that builds. [-]
@@ -202,52 +201,7 @@ def site(system: Any, given: str | Facility | None = None, own: str = "") -> Fac
     >>> site(tm.system("trn3-nl72x2-pcie160"), "aws-air").id, site(tm.system("hgx-h100"), own="colocation").id
     ('aws-air', 'colocation')
     """
-    return facility(given or own or SITES.get(getattr(system, "cooling", ""), AIR))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SiteWatts:
-    """Watts of a chip with its share of everything, as a site counts them; every account of power and cost reads them.
-
-    `provisioned_w` is the IT power that is set aside, from which capacity, building and switchgear follow at the peak
-    PUE (`peak_site_w`). `mean_w` is the IT power that is drawn on average, from which energy follows at the annual PUE
-    (`mean_site_w`).
-    """
-
-    provisioned_w: Any
-    mean_w: Any
-    peak_pue: Any
-    annual_pue: Any
-
-    @property
-    def peak_site_w(self) -> Any:
-        """Power that the site sets aside for the chip on its hottest day [W]."""
-        return page.facility_w(self.provisioned_w, self.peak_pue)
-
-    @property
-    def mean_site_w(self) -> Any:
-        """Power that the site draws for the chip, mean over a year [W]."""
-        return page.facility_w(self.mean_w, self.annual_pue)
-
-
-def provisioned_w(all_in_w: Any, tdp_w: Any, all_in_ratio: Any) -> Any:
-    """Return the IT power that is provisioned for a chip: the published one, else its TDP times a ratio [W].
-
-    Parameters
-    ----------
-    all_in_w : numeric
-        Published IT power of the chip with its share of rack and network; NaN where there is none. [W]
-    tdp_w : numeric
-        Thermal design power of the chip. [W]
-    all_in_ratio : numeric
-        Provisioned power over the TDP. [-]
-
-    Examples
-    --------
-    >>> float(provisioned_w(1730.0, 700.0, 2.0)), float(provisioned_w(float("nan"), 700.0, 2.0))
-    (1730.0, 1400.0)
-    """
-    return published(all_in_w, tdp_w * all_in_ratio)
+    return facility(chosen or own or SITES.get(getattr(system, "cooling", ""), AIR))
 
 
 def facility(name: str | Facility) -> Facility:

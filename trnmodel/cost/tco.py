@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from trnmodel.arguments import TINY, choice, instance, numbers, refuse, share, together
 from trnmodel.catalog import facilities
 from trnmodel.catalog import prices as priced
-from trnmodel.catalog.facilities import Facility, Power, SiteWatts
+from trnmodel.catalog.facilities import Facility, Power
 from trnmodel.catalog.prices import Owner, Prices
 from trnmodel.catalog.specs import published, shapes
 from trnmodel.catalog.systems import System
@@ -25,6 +25,7 @@ from trnmodel.declared import SYSTEM, Checked, Named, Numbers, Object, declare
 from trnmodel.formulas import tco as page
 from trnmodel.formulas.bands import joint_width
 from trnmodel.models.transformer import Transformer
+from trnmodel.power.account import SiteWatts, provisioned_w
 from trnmodel.power.energy import Energy
 from trnmodel.reliability.goodput import Goodput
 from trnmodel.result import Basis, Grounded, blank, reason_mask, tidy
@@ -372,7 +373,7 @@ def _tdp_w(question: Any) -> Any:
 
 def _watts(question: Any, tdp_w: Any) -> SiteWatts:
     """Return the watts of a chip as its site counts them; without an energy the mean is the owner's share of them."""
-    all_in = facilities.provisioned_w(question.own_w, tdp_w, question.power.all_in_ratio)
+    all_in = provisioned_w(question.own_w, tdp_w, question.power.all_in_ratio)
     mean = all_in * question.owner.mean_load_share if question.mean_w is None else question.mean_w
     return SiteWatts(all_in, mean, question.facility.peak_pue, question.facility.annual_pue)
 

@@ -116,6 +116,34 @@ def operation_j(tdp_w: Numeric, idle_share: Numeric, activity: Numeric, rate: Nu
     return (1 - idle_share) * activity * tdp_w / rate
 
 
+def activity(dynamic_w: Numeric, tdp_w: Numeric, idle_share: Numeric) -> NDArray:
+    r"""Power that operations and bytes would draw, over what the TDP leaves above idle.
+
+    .. math:: a = P_{dyn} / \bigl((1 - i) P_{TDP}\bigr)
+
+    Parameters
+    ----------
+    dynamic_w : numeric
+        Power of operations and bytes at the energy of each, P_dyn. [W]
+    tdp_w : numeric
+        Thermal design power, or the limit that is set. [W]
+    idle_share : numeric
+        Share drawn when nothing runs, i; at 1 there is no room and the activity counts as 0. [-]
+
+    Returns
+    -------
+    activity : numeric
+        Activity, a, as `chip_w` takes it. [-]
+
+    Examples
+    --------
+    >>> float(activity(280.0, 700.0, 0.2)), float(activity(280.0, 700.0, 1.0))
+    (0.5, 0.0)
+    """
+    room = (1 - np.asarray(idle_share)) * tdp_w
+    return np.where(np.equal(room, 0), 0.0, dynamic_w / np.where(np.equal(room, 0), 1.0, room))
+
+
 def matmul_flop_per_s(peak_flop_per_s: Mapping[int, Numeric]) -> NDArray:
     r"""Rate of 16-bit operations for which the matrix engines of a chip are built, whatever format it prints.
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from trnmodel.arguments import instance, refuse
 from trnmodel.catalog import facilities
-from trnmodel.catalog.facilities import Facility, Power, SiteWatts, ends, provisioned_w
+from trnmodel.catalog.facilities import Facility, Power, ends
 from trnmodel.catalog.load import dtypes
 from trnmodel.catalog.specs import Chip, Spec, published
 from trnmodel.catalog.systems import System, chip_of
@@ -19,6 +19,7 @@ from trnmodel.declared import Named, Numbers, Object, declare
 from trnmodel.formulas import energy as page
 from trnmodel.formulas.bounds import busbw_factor
 from trnmodel.models.transformer import Transformer
+from trnmodel.power.account import SiteWatts, provisioned_w
 from trnmodel.result import Basis, Grounded, Judged, blank, tidy, weakest
 from trnmodel.serving.server import LOAD_REASONS, Serving, serve
 from trnmodel.steps.answers import Step
@@ -273,9 +274,13 @@ def chip_watts(work: Amounts, chip: Chip, dtype: str, power: Power, end: int) ->
         "compute_utilisation": page.utilisation(work.flop, work.time_s, chip.peak(dtype)),
         "hbm_utilisation": page.utilisation(work.moved_bytes, work.time_s, chip.hbm_bytes_per_s),
     }
-    load = page.utilisation(work.flop * value_at(end, power, "flop_ratio", dtype), work.time_s, matmul_rate(chip))
-    compute = load * value_at(end, power, "compute_activity")
-    hbm = used["hbm_utilisation"] * value_at(end, power, "hbm_activity")
+    ratio, full = value_at(end, power, "flop_ratio", dtype), matmul_rate(chip)
+    flop_j = page.operation_j(tdp_w, idle, ratio * value_at(end, power, "compute_activity"), full)
+    byte_j = page.operation_j(tdp_w, idle, value_at(end, power, "hbm_activity"), chip.hbm_bytes_per_s)
+    compute, hbm = (
+        page.activity(page.moved_w(amount, work.time_s, energy_j), tdp_w, idle)
+        for amount, energy_j in ((work.flop, flop_j), (work.moved_bytes, byte_j))
+    )
     watts = page.chip_w(tdp_w, idle, compute + hbm)
     watts = np.minimum(watts * np.exp(side * power.chip_width), tdp_w)
     dynamic = watts - tdp_w * idle
@@ -351,9 +356,9 @@ def _watts_at(question: EnergyQuestion, work: Amounts, end: int) -> Figures:
     return inside | _around(inside, chip, power, question.facility, end)
 
 
-def _of_step(step: Step, given: Facility | None, power: Power | None) -> Energy:
-    """Return the energy of a step, from checked inputs, at the given site or at that of its system."""
-    facility = facilities.site(step.system, given)
+def _of_step(step: Step, chosen: Facility | None, power: Power | None) -> Energy:
+    """Return the energy of a step, from checked inputs, at the chosen site or at that of its system."""
+    facility = facilities.site(step.system, chosen)
     question, work = EnergyQuestion(step=step, facility=facility, power=power), _amounts(step)
     watts = _watts_at(question, work, MIDDLE)
     unknown = np.isnan(watts["tdp_w"]) * 2 ** len(Step.REASONS)
