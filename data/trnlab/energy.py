@@ -1,7 +1,9 @@
 """Watts of GPUs and of servers that were measured beside what the model gives, with the model of a row left out.
 
-Fitted are what full compute and full memory bandwidth count as activity, common to all chips, and an idle share for
-each chip that has rows enough; of servers one host and one ratio. Printed watts are what is predicted, never an input.
+Fitted are what operations at the rate of the matrix engines and bytes at full memory bandwidth count as activity,
+common to all chips, and an idle share for each chip that has rows enough; of servers one host and one ratio. What an
+operation in a narrow format takes over a 16-bit one is a fact with a source and is not fitted. Printed watts are what
+is predicted, never an input.
 `python -m trnlab.energy` writes the shares into `data/facts/power.csv`.
 """
 
@@ -27,7 +29,7 @@ from trnmodel.evidence.records import document
 from trnmodel.evidence.rows import POWERS, put_fitted, read_rows
 from trnmodel.evidence.tables import TDP_SHARE
 from trnmodel.formulas import energy as page
-from trnmodel.power.energy import MIDDLE, Amounts, chip_watts
+from trnmodel.power.energy import MIDDLE, Amounts, chip_watts, matmul_rate
 from trnmodel.units import KW
 
 if TYPE_CHECKING:
@@ -127,6 +129,13 @@ class Case(NamedTuple):
         compute, hbm = (float(page.utilisation(amount, a.time_s, rate)) for amount, rate in amounts)
         return compute, hbm
 
+    @property
+    def load(self) -> tuple[float, float]:
+        """Operations weighed by the energy of their format over the rate of 16-bit ones, and share of the bandwidth."""
+        ratio = facilities.power(self.chip).flop_ratio[self.dtype]
+        weighed = page.utilisation(self.amounts.flop * ratio, self.amounts.time_s, matmul_rate(self.chip))
+        return float(weighed), self.utilisation[1]
+
 
 def case_of(row: Row) -> Case:
     """Return a configuration as a question, read as any row is."""
@@ -158,7 +167,7 @@ def _measured_w(of: Sequence[Case]) -> NDArray:
 
 def _watts(of: Sequence[Case], owners: Sequence[str]) -> Callable[[NDArray], NDArray]:
     """Watts of a GPU in each case by two activities and the idle shares of the owners; others have that in force."""
-    tdp_w, used = np.array([float(case.chip.tdp_w) for case in of]), np.array([case.utilisation for case in of])
+    tdp_w, used = np.array([float(case.chip.tdp_w) for case in of]), np.array([case.load for case in of])
     place = {name: i for i, name in enumerate(owners)}
     owner = np.array([place.get(case.chip.id, len(owners)) for case in of])
 
@@ -203,6 +212,20 @@ def left_out_watts(of: Sequence[Case], name: Callable[[Case], str] | None = None
     return search.left_out(of, name or (lambda case: case.model), learned)
 
 
+def transfer() -> pd.DataFrame:
+    """Return the two activities as fitted to one chip alone, for each chip with rows enough: what a chip may differ by.
+
+    The least and the most of them are the range of the activities on a chip that nobody measured.
+    """
+    import pandas as pd
+
+    of, rows = cases(), []
+    for name in _owners(of):
+        own = [case for case in of if case.chip.id == name]
+        rows.append({"chip": name} | dict(zip(SHARES, fit(own, [name])[:2], strict=True)))
+    return pd.DataFrame(rows)
+
+
 def accuracy() -> pd.DataFrame:
     """Every configuration with its joules a token, and errors of what the model gives for them.
 
@@ -230,6 +253,7 @@ def accuracy() -> pd.DataFrame:
     names = {
         "model": [c.model for c in of],
         "chip": [c.chip.id for c in of],
+        "precision": [c.row.precision for c in of],
         "batch": [c.row.batch for c in of],
         "remark": [c.row.remark for c in of],
         "steady": [c.steady for c in of],
@@ -250,6 +274,19 @@ def by_chip(errors: pd.DataFrame) -> pd.DataFrame:
         row = {"chip": name, "configurations": len(part), "models": part.model.nunique(), "median_error": size.median()}
         row |= {"p90_error": size.quantile(QUANTILE), "bias_error": part.error.median()}
         rows.append(row | {"own_speed_median_error": part.own_error.abs().median()})
+    return pd.DataFrame(rows)
+
+
+def by_format(errors: pd.DataFrame, width: float) -> pd.DataFrame:
+    """`accuracy` by format: configurations, models, bias, median error, and the share inside a band of half-width."""
+    import pandas as pd
+
+    rows = []
+    for name, part in errors.groupby("precision"):
+        inside = np.abs(np.log1p(part.error)) <= width
+        row = {"precision": name, "configurations": len(part), "models": part.model.nunique()}
+        row |= {"bias_error": part.error.median(), "median_error": part.error.abs().median()}
+        rows.append(row | {"inside_share": inside.mean()})
     return pd.DataFrame(rows)
 
 
@@ -306,6 +343,7 @@ def calibrated() -> dict[tuple[str, str], float]:
     values = fit(of, owners)
     width = np.quantile(np.abs(np.log(left_out_watts(of)[:, 0] / _measured_w(of))), QUANTILE)
     found: dict[tuple[str, str], float] = {("gpu-power", name): v for name, v in zip(SHARES, values, strict=False)}
+    found |= {("neuron-power", name): v for name, v in zip(SHARES, values, strict=False)}
     found |= {(name, "idle_share"): v for name, v in zip(owners, values[2:], strict=True)}
     found |= {("gpu-power", name): v for name, v in zip(AROUND, (around[0] / 8, *around[1:]), strict=True)}
     found["gpu-power", "chip_width"] = width

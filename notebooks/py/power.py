@@ -41,7 +41,7 @@ from trnbook.chapters.power_rack import compare, rack_power
 from trnbook.shared import ledger, software_kinds
 from trnmodel.catalog import facilities, load
 from trnmodel.evidence import tables as evidence
-from trnmodel.power.energy import one_at_a_time
+from trnmodel.power.energy import matmul_rate, one_at_a_time
 from trnmodel.units import KW, MW, TB, TFLOP, format_digits, format_within
 
 m, experts_m, spec, air = tm.model(model), tm.model(experts_model), tm.system(system), tm.system(air_system)
@@ -197,13 +197,20 @@ charts.table(
 # %% [markdown]
 # ## A chip, part by part
 #
-# A chip that is used at shares $u_f$ of its peak and $u_m$ of its HBM bandwidth draws its idle share of the TDP, and of the rest what its
-# activity comes to, which ends at the TDP:
+# A chip draws idle power, an energy for every operation and an energy for every byte. With $F$ operations and $B$ bytes in a second its
+# power is about $i P_{TDP} + e_f F + e_m B$ while it is far from the TDP. Near the TDP clocks give way:
 #
-# $$ P = P_{TDP} \bigl(i + (1 - i) \tanh(a_f u_f + a_m u_m)\bigr) . $$
+# $$ P = P_{TDP} \bigl(i + (1 - i) \tanh a\bigr), \qquad a = \frac{e_f F + e_m B}{(1 - i) P_{TDP}} = a_f\, r\, \frac{F}{R} + a_m u_m . $$
 #
-# $a_f$ and $a_m$ are common to all chips, fitted to joules of GPUs; each chip has an idle share. That is the view from the top. From the
-# bottom, static power and the energy of every operation and byte add up, $P = P_0 + \sum n\,e/t$, at most the TDP.
+# The energy of an operation depends on its format. It is that of a 16-bit operation times a ratio $r$, which is two thirds for 8 bits in the
+# one source that prints both. A higher peak in a narrow format does not make an operation cheaper by itself, and therefore the peak of the
+# format is not in the law. $R$ is the rate of 16-bit operations for which the matrix engines are built: the larger of the 16-bit peak and
+# half of the 8-bit peak. $u_m$ is the share of the HBM bandwidth in use.
+#
+# $a_f$ and $a_m$ are common to all chips and were fitted to joules of GPUs; each chip has an idle share. For a chip that nobody measured
+# they have a range, which is that of the fits to one GPU alone. This is the view from the top. From the bottom, static power and the energy
+# of every operation and byte add up, $P = P_0 + \sum n\,e/t$, at most the TDP, with energies from papers. They are several times smaller,
+# because a served model does more than its multiply-adds.
 
 # %% tags=["hide-input"]
 there = {called[one.system]: joules.point(m, one, assumed) for _, one in same.iterrows()}
@@ -220,14 +227,17 @@ charts.stacks(
 )
 
 # %% tags=["hide-input"]
-u_f, u_m, i = float(e.compute_utilisation), float(e.hbm_utilisation), float(e.idle_w / e.tdp_w)
+dtype, full = e.step.precision.compute, float(matmul_rate(chip))
+flop_per_s, u_m, i = float(e.flop_per_chip / e.time_s), float(e.hbm_utilisation), float(e.idle_w / e.tdp_w)
+u_f = power.flop_ratio[dtype] * flop_per_s / full
 activity = power.compute_activity * u_f + power.hbm_activity * u_m
 by_hand = chip.tdp_w * (i + (1 - i) * np.tanh(activity))
 assert np.isclose(by_hand, float(e.chip_w))
-static, flop_j = power.static_share * chip.tdp_w, power.flop_j.get(e.step.precision.compute)
+static, flop_j = power.static_share * chip.tdp_w, power.flop_j.get(dtype)
 byte_j, rate = power.byte_j["hbm"] + power.byte_j["sbuf"], float(e.flop_per_chip / e.time_s)
 Markdown(
-    f"**By hand, {called[spec.id]}.** The step computes at {u_f:.1%} of the peak and reads at {u_m:.0%} of the bandwidth: "
+    f"**By hand, {called[spec.id]}.** The step computes {flop_per_s / TFLOP:,.0f} TFLOP/s in {dtype.upper()}, each at {power.flop_ratio[dtype]:.3g} of the energy of a "
+    f"16-bit operation, of {full / TFLOP:,.0f} TFLOP/s: {u_f:.4f}. It reads at {u_m:.0%} of the bandwidth. "
     f"{power.compute_activity:.4g} x {u_f:.4f} + {power.hbm_activity:.4g} x {u_m:.3f} = {activity:.3f}, of which the hyperbolic tangent is "
     f"{np.tanh(activity):.3f}. {chip.tdp_w:,.0f} W x ({i:.3f} + {1 - i:.3f} x {np.tanh(activity):.3f}) = {by_hand:,.0f} W; the package says "
     f"{float(e.chip_w):,.0f} W."
@@ -304,6 +314,10 @@ Markdown(
 # *Chip*: what its own supply draws. *Server*: with its part of host, switches, regulators and fans, while the step runs. *All-in*: all that is
 # provisioned for it in IT, drawn or not; it pays for capacity. *Facility*: the server with the annual PUE. A figure without its boundary is
 # none.
+#
+# The chapters on power, cost and lost time read one account. Provisioned power is the published one or a ratio times the TDP; for AWS chips the
+# ratio is that of GB200 NVL72, the one rack with a scale-up switch whose provisioned power is printed. A rack that liquid cools stands at a
+# site with chillers on its hottest days, any other at a site that outside air cools.
 
 # %% tags=["hide-input"]
 bounds = e.by_boundary().rename(
@@ -507,7 +521,9 @@ charts.table(
 # ## Check: joules and watts that were measured
 #
 # Watts and tokens/s of GPUs were published by model, chip and batch. Fitted are the two activities and the idle shares, with the model of a
-# row left out; printed watts are what is predicted. The rate is the printed one; the last column takes the package's own.
+# row left out; printed watts are what is predicted. The rate is the printed one; the last column takes the package's own. Where a run was
+# slower than the package's step, the chip counts as equally active in the rest of the time, which prompts and slower kernels fill, unless the
+# source says that it waited for its host.
 
 # %% tags=["hide-input"]
 errors = evidence.table("energy_errors")
@@ -536,7 +552,9 @@ charts.table(
 )
 
 # %% [markdown]
-# No row is of an AWS chip: what holds of GPUs is assumed of NeuronCores.
+# No row is of an AWS chip: what holds of GPUs is assumed of NeuronCores. In FP8 the models disagree: on eight H100 with eight sequences
+# Llama 4 Maverick draws half of what Qwen3-235B draws, and reads its memory faster. No energy of a format can give both, and the rows do not decide the ratio of
+# FP8 to BF16.
 #
 # ## What moves the answer
 

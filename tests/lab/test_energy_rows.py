@@ -95,7 +95,7 @@ def test_watts_of_cases_by_hand():
     found = evidence._watts(of, ["h100"])(np.array([3.0, 2.0, 0.2]))
     idle = [0.2, facilities.power(tm.chip("h200")).idle_share]
     for case, share, watts in zip(of, idle, found, strict=True):
-        compute, hbm = case.utilisation
+        compute, hbm = case.load
         by_hand = share + (1 - share) * np.tanh(3 * compute + 2 * hbm)
         assert watts == pytest.approx(float(case.chip.tdp_w) * by_hand, rel=1e-9)
     power = facilities.power(tm.chip("h100"))
@@ -185,6 +185,8 @@ def test_what_is_written_by_hand(left_out):
         {
             ("gpu-power", "compute_activity"): 3.0,
             ("gpu-power", "hbm_activity"): 2.0,
+            ("neuron-power", "compute_activity"): 3.0,
+            ("neuron-power", "hbm_activity"): 2.0,
             ("a100", "idle_share"): 0.1,
             ("b200", "idle_share"): 0.2,
             ("h100", "idle_share"): 0.3,

@@ -67,12 +67,14 @@ def test_chips_are_whole_instances(chips, instances):
 def test_megawatts_are_what_the_site_provisions():
     """A chip's provisioned IT power times the PUE of the hottest day."""
     made = sized(site_w=2e6)
-    hour, site = tm.tco("trn2.48xlarge"), made.capacity.question.facility
+    hour, site = tm.tco("trn2.48xlarge"), made.capacity.question.site("trn2.48xlarge")
     each_w = float(hour.all_in_w) * 16 * site.peak_pue
     assert made.capacity.instances == np.floor(2e6 / each_w)
     assert made.capacity.provisioned_site_w == pytest.approx(made.capacity.instances * each_w, rel=1e-12)
     other = sized(site_w=2e6, facility="aws-chilled").capacity
-    assert (other.instances <= made.capacity.instances) == (other.question.facility.peak_pue >= site.peak_pue)
+    assert (other.instances <= made.capacity.instances) == (
+        other.question.site("trn2.48xlarge").peak_pue >= site.peak_pue
+    )
 
 
 def test_dollars_are_a_rent_of_730_hours():
@@ -302,7 +304,7 @@ def run(*words):
         (["--users", "10", "--requests", "5"], 2, "--users=10.0: allowed is one size, and --requests=5.0 is given too"),
         (["--usd-per-month", "100"], 3, "no system is within the demand"),
         (["--usd-per-month", "100"], 3, "Nearest that works: one trn2.3xlarge takes $1,633 per month"),
-        (["--mw", "0.001"], 3, "one trn2.48xlarge takes 19,056 W at the site"),
+        (["--mw", "0.001"], 3, "one trn2.48xlarge takes 16,800 W at the site"),
         (["--availability", "1"], 2, "--availability=1.0: allowed are numbers from 0 to 0.999999999"),
         (["--site", "mars"], 2, "--site='mars' is unknown; nearest: aws-air, aws-chilled"),
         (["--users", "0"], 2, "--users=0.0: allowed are numbers from 1e-30"),

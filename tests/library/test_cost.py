@@ -114,7 +114,7 @@ def test_unknown_is_never_zero(system, owner):
     shares = replace(facilities.power(spec.chip), all_in_ratio=np.nan)
     if np.isnan(spec.chip.all_in_w):
         assert _refused(tm.tco(spec, owner=who, power=shares))
-    still = replace(facilities.facility(who.facility), annual_pue=np.nan)
+    still = replace(facilities.site(spec, own=who.facility), annual_pue=np.nan)
     assert _refused(tm.tco(system, owner=who, facility=still))
 
 

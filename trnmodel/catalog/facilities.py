@@ -18,6 +18,8 @@ from trnmodel.catalog.specs import NAN, Chip, Spec, mapping_field
 
 S = TypeVar("S", bound=Spec)
 NODES = (3, 5, 7, 45)  # nm of which `data/` has energies; what lies between is of the family of the next larger
+AIR = "aws-air"
+SITES = {"air": AIR, "liquid": "aws-chilled"}  # where a rack stands, by what cools it
 Ends = tuple[Any, Any]
 
 
@@ -26,12 +28,14 @@ class Power(Spec):
     """How watts follow from what a chip does: shares of TDP, energies of operations and bytes, the server around it.
 
     `flop_j` is by compute dtype at a node of logic, `byte_j` by medium. `idle_share` and `all_in_ratio` stand for chips
-    that have no `idle_share` and no `all_in_w` of their own. What is open has its ends in `.ranges`.
+    that have no `idle_share` and no `all_in_w` of their own. `flop_ratio` is the energy of an operation in a served
+    model by compute dtype, over that of a 16-bit one. What is open has its ends in `.ranges`.
     """
 
     idle_share: float = NAN
     compute_activity: float = NAN
     hbm_activity: float = NAN
+    flop_ratio: Mapping[str, float] = mapping_field()
     chip_width: float = 0.0
     host_w_per_chip: float = NAN
     server_ratio: float = NAN
@@ -172,6 +176,32 @@ def claims(system: str = "trn3-nl72x2-pcie160") -> Claims:
     [('efficiency', 4.0), ('peak compute', 4.4), ('speed', 3.0), ('tokens per MW', 5.0)]
     """
     return reader.spec(Claims, system)
+
+
+def site(system: Any, chosen: str | Facility | None = None, own: str = "") -> Facility:
+    """Return the site whose PUE counts for a system: the one that is given, else its owner's own, else by its cooling.
+
+    A rack that liquid cools stands at a site with chillers on peak days. Any other stands at one that outside air
+    cools, which is also assumed where no source says how a system is cooled.
+
+    Parameters
+    ----------
+    system : System or Chip
+        System, whose `cooling` counts; a chip alone has none. [-]
+    chosen : str or Facility, optional
+        Site that a call names. [-]
+    own : str
+        Id of the site of an owner that has one, such as a rented building; blank for an owner that builds. [-]
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> [site(tm.system(name)).id for name in ("trn3-nl72x2-pcie160", "trn3-nl32x2-pcie160")]
+    ['aws-chilled', 'aws-air']
+    >>> site(tm.system("trn3-nl72x2-pcie160"), "aws-air").id, site(tm.system("hgx-h100"), own="colocation").id
+    ('aws-air', 'colocation')
+    """
+    return facility(chosen or own or SITES.get(getattr(system, "cooling", ""), AIR))
 
 
 def facility(name: str | Facility) -> Facility:

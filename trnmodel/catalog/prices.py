@@ -66,6 +66,8 @@ class Prices(Spec):
 class Owner(Spec):
     """Who pays: cost of capital, years, a building of its own or a rented one, electricity, operations.
 
+    `facility` is the site of an owner that has one of its own; blank, the site is that of a system's cooling.
+
     Raises ValueError where both a price of a building and a rent are given.
     """
 
@@ -93,7 +95,7 @@ class Owner(Spec):
     operations_share: float = NAN
     mean_load_share: float = NAN
     cluster_chips: float = NAN
-    facility: str = "aws-air"
+    facility: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -167,7 +167,9 @@ def plan(
     quality: Annotated[
         float | None, typer.Option(help="Most that number formats may lose of the score, in %.", **NUMBER)
     ] = None,
-    site: Annotated[str, typer.Option(help="Site, for its PUE.", **_name("facility"))] = "aws-air",
+    site: Annotated[
+        str | None, typer.Option(help="Site, for its PUE; default by the cooling of a system.", **_name("facility"))
+    ] = None,
     pricing: Pricing = "capacity-block",
     owner: Owner = "hyperscaler",
     systems: Annotated[
@@ -307,8 +309,11 @@ def power(
     precision: Dtypes = "bf16",
     stack: Stack = None,
     facility: Annotated[
-        str, typer.Option(help="Site, for its PUE: aws-air or aws-chilled.", **_name("facility"))
-    ] = "aws-air",
+        str | None,
+        typer.Option(
+            help="Site, for its PUE: aws-air or aws-chilled; default by the cooling of the system.", **_name("facility")
+        ),
+    ] = None,
     name: ModelName = None,
     as_json: Json = False,
 ) -> None:

@@ -22,10 +22,10 @@ from trnmodel.catalog.systems import system as read_system
 from trnmodel.cost import bill, ends
 from trnmodel.cost.matching import same_owner
 from trnmodel.declared import SYSTEM, Checked, Named, Numbers, Object, declare
-from trnmodel.formulas import energy as joules
 from trnmodel.formulas import tco as page
 from trnmodel.formulas.bands import joint_width
 from trnmodel.models.transformer import Transformer
+from trnmodel.power.account import SiteWatts, provisioned_w
 from trnmodel.power.energy import Energy
 from trnmodel.reliability.goodput import Goodput
 from trnmodel.result import Basis, Grounded, blank, reason_mask, tidy
@@ -124,6 +124,11 @@ class Cost(Grounded):
         shape = np.shape(self.figure(name))
         below, above = (np.broadcast_to(side, shape) for side in _half_widths(self.question, name))
         return below[()], above[()]
+
+    @property
+    def site_watts(self) -> SiteWatts:
+        """Return provisioned and mean watts per chip with the PUE of either, as `tm.energy` counts them too."""
+        return SiteWatts(self.all_in_w, self.mean_w, self.facility.peak_pue, self.facility.annual_pue)
 
     def recompute(self, **changes: Any) -> dict[str, Any]:
         """Return the figures of the hour with other inputs.
@@ -366,11 +371,11 @@ def _tdp_w(question: Any) -> Any:
     return question.system.chip.tdp_w if question.tdp_w is None else question.tdp_w
 
 
-def _watts(question: Any, tdp_w: Any) -> tuple[Any, Any]:
-    """Return the IT power that is provisioned per chip, and the mean power that a chip draws."""
-    all_in = published(question.own_w, tdp_w * question.power.all_in_ratio)
-    mean = question.mean_w
-    return all_in, all_in * question.owner.mean_load_share if mean is None else mean
+def _watts(question: Any, tdp_w: Any) -> SiteWatts:
+    """Return the watts of a chip as its site counts them; without an energy the mean is the owner's share of them."""
+    all_in = provisioned_w(question.own_w, tdp_w, question.power.all_in_ratio)
+    mean = all_in * question.owner.mean_load_share if question.mean_w is None else question.mean_w
+    return SiteWatts(all_in, mean, question.facility.peak_pue, question.facility.annual_pue)
 
 
 def _site(all_in_w: Any, owner: Owner) -> NDArray:
@@ -388,8 +393,8 @@ def _unknown(*values: Any) -> NDArray:
 
 def _hour(question: Any) -> dict[str, Any]:
     """Return the figures of a `Cost`."""
-    owner, facility, tdp_w = question.owner, question.facility, _tdp_w(question)
-    all_in, mean = _watts(question, tdp_w)
+    owner, tdp_w = question.owner, _tdp_w(question)
+    site = _watts(question, tdp_w)
     parts = bill.lines(question.system, _prices(question), tdp_w, owner.cluster_chips)
     net = sum(parts[name] for name in bill.NETWORK)
     server = sum(usd for name, usd in parts.items() if name not in bill.NETWORK)
@@ -397,25 +402,23 @@ def _hour(question: Any) -> dict[str, Any]:
     hourly = {
         "server_usd_per_h": page.owned_usd_per_h(server, *terms),
         "network_usd_per_h": page.owned_usd_per_h(net, *terms),
-        "site_usd_per_h": _site(all_in, owner),
-        "energy_usd_per_h": page.energy_usd_per_h(
-            joules.facility_w(mean, facility.annual_pue), 1.0, owner.electricity_usd_per_j
-        ),
+        "site_usd_per_h": _site(site.provisioned_w, owner),
+        "energy_usd_per_h": page.energy_usd_per_h(site.mean_site_w, 1.0, owner.electricity_usd_per_j),
         "operations_usd_per_h": (server + net) * owner.operations_share / page.HOURS_PER_YEAR,
     }
     usd = sum(hourly.values())
     useful = page.useful_usd_per_h(usd, (question.utilisation, question.goodput))
-    watts = {"tdp_w": np.asarray(tdp_w), "all_in_w": np.asarray(all_in), "mean_w": np.asarray(mean)}
+    watts = {"tdp_w": np.asarray(tdp_w), "all_in_w": np.asarray(site.provisioned_w), "mean_w": np.asarray(site.mean_w)}
     figures = {"capital_usd": server + net, **watts, **hourly, "usd_per_h": usd, "useful_usd_per_h": useful}
     whole = np.isnan(parts["server as sold"]) if "server as sold" in parts else False
     mask = reason_mask(
         whole,
         np.isnan(server) & ~np.asarray(whole) & ~np.isnan(tdp_w),
         np.isnan(net),
-        _unknown(all_in, mean),
+        _unknown(site.provisioned_w, site.mean_w),
         _unknown(*terms, owner.operations_share),
         np.isnan(_site(1.0, owner)),
-        _unknown(owner.electricity_usd_per_j, facility.annual_pue),
+        _unknown(owner.electricity_usd_per_j, site.annual_pue),
     )
     return blank(mask, **figures) | {"parts_usd": parts, "reason_mask": mask}
 
@@ -471,7 +474,7 @@ def tco(
     tdp_w : numeric, optional
         TDP of a chip, from which boards, racks and provisioned power follow. [W]
     facility : str or Facility, optional
-        Site whose annual PUE counts; default the owner's. [-]
+        Site whose annual PUE counts; default the owner's own, or that of the system's cooling, as in `tm.energy`. [-]
     power : Power, optional
         Provisioned power over TDP, for a chip whose own all-in power is not published. [-]
 
@@ -504,7 +507,7 @@ def tco(
     """
     spec, owner = read_system(system), priced.owner(owner)
     prices = priced.prices() if prices is None else prices
-    site = facilities.facility(owner.facility if facility is None else facility)
+    site = facilities.site(spec, facility, owner.facility)
     power = facilities.power(spec.chip) if power is None else power
     mean_w = None if energy is None else energy.server_w
     model = _model(spec, energy, goodput)

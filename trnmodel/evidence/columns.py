@@ -20,8 +20,9 @@ JOB = (  # arguments of a step of training
 )
 SHAPE = ("layers", "hidden", "heads", "vocabulary")  # of a model: how deep it ran, or a GPT of printed widths
 RUN = ("global_batch", "seq", "training_stack")
-WATTS = ("tokens_per_s", "limit_w", "params_b", "active_b")  # arguments of watts
+WATTS = ("tokens_per_s", "limit_w", "params_b", "active_b", "idles")  # arguments of watts
 NAMES = (*MACHINE, *JOB, *SHAPE, *RUN, *WATTS)
+IDLE = "host overhead|idle time"  # in a remark on a run with watts
 RECOMPUTES = ("none", "selective", "full")
 
 
@@ -52,7 +53,8 @@ def watts(table: pd.DataFrame) -> pd.DataFrame:
     """Return a table of measured watts as rows of the one format; any other table as it is.
 
     Such a table has `chip`, `model`, `n_gpus`, `power_w` and no workload and no value: the columns of
-    `data/evidence/energy.csv`. An `alias` is the catalog's id of the model.
+    `data/evidence/energy.csv`. An `alias` is the catalog's id of the model. A remark of host overhead or of idle time
+    says that the chips stood idle between steps (`idles`).
 
     Examples
     --------
@@ -67,7 +69,11 @@ def watts(table: pd.DataFrame) -> pd.DataFrame:
     named |= {"input_len": "input_tokens", "output_len": "output_tokens", "note": "remark", "system": "chip"}
     alias = table["alias"] if "alias" in table.columns else table["model"]
     workload = table["model"].where((alias == "") | alias.isna(), alias)
-    return _renamed(table, named).assign(kind="energy", phase="decode", metric="power", unit="W", workload=workload)
+    remark = table["remark"].fillna("").astype(str) if "remark" in table.columns else workload.map(lambda _: "")
+    idles = table["idles"] if "idles" in table.columns else remark.str.contains(IDLE).map({True: "1", False: ""})
+    return _renamed(table, named).assign(
+        idles=idles, kind="energy", phase="decode", metric="power", unit="W", workload=workload
+    )
 
 
 def _renamed(table: pd.DataFrame, named: Mapping[str, str]) -> pd.DataFrame:

@@ -36,17 +36,22 @@ def board(r: Reading) -> Chip:
     return _roomy(chip, float(dict(r.arguments).get("limit_w", 0)))
 
 
-def decoding(r: Reading, stack: str | None) -> Step:
-    """Return the decode step of a run: lengths that are not printed count nothing, sequences are half way on average.
+def _step(r: Reading, stack: str | None) -> Step:
+    """Return the decode step of a run, valid or not: sequences are half way on average.
 
-    Prefill is left out: its tokens are not printed. A100 boards of 40 GB stand for those of 80 GB.
+    Lengths that are not printed count nothing. Prefill is left out: its tokens are not printed. A100 boards of 40 GB
+    stand for those of 80 GB.
     """
     known = [0.0 if math.isnan(length) else length for length in (r.input_tokens, r.output_tokens)]
     context = max(known[0] + known[1] / 2, 1.0)
-    step = decode_step(
+    return decode_step(
         r.model, board(r), r.degrees, batch=r.batch, context=context, precision=r.precision, efficiencies=stack
     )
-    return step.require_valid()
+
+
+def decoding(r: Reading, stack: str | None) -> Step:
+    """Return the decode step of a run; raise ValueError with the reason where it cannot be."""
+    return _step(r, stack).require_valid()
 
 
 @lru_cache(maxsize=2048)
@@ -65,10 +70,26 @@ def step_s(r: Reading) -> float:
     return own_s(r) if rate is None else r.batch / float(rate)
 
 
+def pace_s(r: Reading) -> float:
+    """Return the time in which a chip of a run does the work of a decode step while it works.
+
+    A chip that never waits is as active in the rest of its time as in its decode steps: prompts, whose tokens a row
+    does not print, and kernels that do more than the work of the model fill it. The rate of the model's own step
+    therefore counts where the printed one is lower, unless the row says that the chips stood idle between steps.
+    """
+    time_s, printed = step_s(r), dict(r.arguments)
+    if not r.model or "tokens_per_s" not in printed or printed.get("idles"):
+        return time_s
+    return float(np.fmin(time_s, _step(r, None).time_s))
+
+
 @lru_cache(maxsize=2048)
 def amounts(r: Reading) -> Amounts:
-    """Return what a chip of a run does in a step: the work of the model's step, or of its printed parameters alone."""
-    time_s, nothing = np.asarray(step_s(r)), np.zeros(())
+    """Return what a chip of a run does in a step: the work of the model's step, or of its printed parameters alone.
+
+    Its time is that of the work (`pace_s`), not of the whole step.
+    """
+    time_s, nothing = np.asarray(pace_s(r)), np.zeros(())
     apart = (nothing, nothing, nothing)
     if r.model:
         ideal = decoding(r, "ideal")

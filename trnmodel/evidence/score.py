@@ -153,8 +153,9 @@ def validate(rows: pd.DataFrame | str | Path, models: Mapping[str, Any] | None =
     A run of training may state more in columns by name: `micro_batch`, `interleave`, `recompute`, `zero`,
     `sequence_parallel`, `trainable_share`, `expert_ranks`, `context_ranks`, `network_gbit_per_s`, `system` and
     `machines`, `global_batch` and `seq` where the raw cells print others, `training_stack`, and `layers`, `hidden`,
-    `heads` and `vocabulary` of a GPT. A run with watts (kind "energy") may state `tokens_per_s`, `limit_w`, and
-    `params_b` and `active_b` of a model that the catalog has not. What is not stated is as the public call has it.
+    `heads` and `vocabulary` of a GPT. A run with watts (kind "energy") may state `tokens_per_s`, `limit_w`,
+    `idles` (1 where its chips stood idle between steps), and `params_b` and `active_b` of a model that the catalog has
+    not. What is not stated is as the public call has it.
 
     A row that cannot be read or predicted says why and spoils no other. Blank cells (nothing, None, NaN) are unknown;
     lengths, degrees, batch and cores are numbers from 1, as tables print them.

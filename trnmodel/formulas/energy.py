@@ -6,6 +6,8 @@ share of what stands around it, unless a function says otherwise.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -42,7 +44,8 @@ def utilisation(amount: Numeric, time_s: Numeric, rate: Numeric) -> Numeric:
 def chip_w(tdp_w: Numeric, idle_share: Numeric, activity: Numeric) -> NDArray:
     r"""Power of a chip by its activity: idle, and of the rest of its TDP a share that ends at one.
 
-    .. math:: P = P_{TDP} \bigl(i + (1 - i) \tanh a\bigr), \qquad a = \sum_k a_k u_k
+    .. math:: P = P_{TDP} \bigl(i + (1 - i) \tanh a\bigr), \qquad
+        a = \frac{e_f F + e_m B}{(1 - i) P_{TDP}} = a_f\, r \frac{F}{R} + a_m \frac{B}{R_m}
 
     Parameters
     ----------
@@ -51,7 +54,8 @@ def chip_w(tdp_w: Numeric, idle_share: Numeric, activity: Numeric) -> NDArray:
     idle_share : numeric
         Share drawn when nothing runs, i. [-]
     activity : numeric
-        Sum over classes of activity (compute, HBM) of utilisation u times what full use of the class counts, a. [-]
+        Energy of all operations and bytes in a second over what the TDP leaves above idle, a: operations F at their
+        energy e_f, which is that of a 16-bit operation times the ratio r of the format, and bytes B at e_m. [-]
 
     Returns
     -------
@@ -60,8 +64,10 @@ def chip_w(tdp_w: Numeric, idle_share: Numeric, activity: Numeric) -> NDArray:
 
     Notes
     -----
-    Limits: a = 0 gives i TDP; a -> inf gives TDP. For small a power is linear, so that a FLOP and a byte have a price;
-    near the TDP clocks give way. Assumes that all chips share what a class counts and differ in idle share alone.
+    Limits: a = 0 gives i TDP; a -> inf gives TDP. For small a power is linear: idle power, and joules for each
+    operation and byte (`operation_j`). Near the TDP clocks give way. Assumes that all chips share a_f and a_m and
+    differ in idle share alone. The peak of the format is not in the law, so that a format with a higher peak saves no
+    energy by its peak.
 
     References
     ----------
@@ -73,6 +79,100 @@ def chip_w(tdp_w: Numeric, idle_share: Numeric, activity: Numeric) -> NDArray:
     (398.8, 140.0, 700.0)
     """
     return tdp_w * (idle_share + (1 - idle_share) * np.tanh(activity))
+
+
+def operation_j(tdp_w: Numeric, idle_share: Numeric, activity: Numeric, rate: Numeric) -> Numeric:
+    r"""Energy above idle that one operation, or one byte, takes in a chip while it is far from its TDP.
+
+    .. math:: e = (1 - i)\, a\, P_{TDP} / R
+
+    Parameters
+    ----------
+    tdp_w : numeric
+        Thermal design power, or the limit that is set. [W]
+    idle_share : numeric
+        Share drawn when nothing runs, i. [-]
+    activity : numeric
+        Activity at the rate R, with the energy of the format over that of a 16-bit operation in it, a. [-]
+    rate : numeric
+        Rate of 16-bit operations at which the activity counts, R; or a bandwidth. [FLOP/s]
+
+    Returns
+    -------
+    energy_j : numeric
+        Energy of one, e. [J/FLOP]
+
+    Notes
+    -----
+    This is the slope of `chip_w` at no load. It holds all that comes with an operation of a served model: operands,
+    registers, scheduling and the operations that a step's count leaves out. It is therefore several times the energy
+    of the multiply-add alone.
+
+    Examples
+    --------
+    >>> operation_j(1000.0, 0.5, 2.0, 1e15) * 1e12  # 500 W x 2 at 1e15 FLOP/s, in pJ
+    1.0
+    """
+    return (1 - idle_share) * activity * tdp_w / rate
+
+
+def activity(dynamic_w: Numeric, tdp_w: Numeric, idle_share: Numeric) -> NDArray:
+    r"""Power that operations and bytes would draw, over what the TDP leaves above idle.
+
+    .. math:: a = P_{dyn} / \bigl((1 - i) P_{TDP}\bigr)
+
+    Parameters
+    ----------
+    dynamic_w : numeric
+        Power of operations and bytes at the energy of each, P_dyn. [W]
+    tdp_w : numeric
+        Thermal design power, or the limit that is set. [W]
+    idle_share : numeric
+        Share drawn when nothing runs, i; at 1 there is no room and the activity counts as 0. [-]
+
+    Returns
+    -------
+    activity : numeric
+        Activity, a, as `chip_w` takes it. [-]
+
+    Examples
+    --------
+    >>> float(activity(280.0, 700.0, 0.2)), float(activity(280.0, 700.0, 1.0))
+    (0.5, 0.0)
+    """
+    room = (1 - np.asarray(idle_share)) * tdp_w
+    return np.where(np.equal(room, 0), 0.0, dynamic_w / np.where(np.equal(room, 0), 1.0, room))
+
+
+def matmul_flop_per_s(peak_flop_per_s: Mapping[int, Numeric]) -> NDArray:
+    r"""Rate of 16-bit operations for which the matrix engines of a chip are built, whatever format it prints.
+
+    .. math:: R = \max_b\, R_b\, b / 16
+
+    Parameters
+    ----------
+    peak_flop_per_s : mapping
+        Dense peaks R_b by the bits b of an operand. [FLOP/s]
+
+    Returns
+    -------
+    rate_flop_per_s : numeric
+        Rate, R. [FLOP/s]
+
+    Notes
+    -----
+    An engine that takes twice as many operands of half the width in a second has the same R. Where the narrow format
+    runs more than twice as fast, the power supply and the cooling are built for the narrow format.
+
+    Examples
+    --------
+    >>> float(matmul_flop_per_s({16: 989.5e12, 8: 1979e12}) / 1e12)
+    989.5
+    >>> float(matmul_flop_per_s({16: 1e15, 8: 3e15}) / 1e15)
+    1.5
+    """
+    rates = [np.asarray(peak) * bits / 16 for bits, peak in peak_flop_per_s.items()]
+    return np.max(np.broadcast_arrays(*rates), axis=0)
 
 
 def part_w(dynamic_w: Numeric, activity: Numeric, total: Numeric) -> NDArray:

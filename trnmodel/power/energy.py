@@ -12,12 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 from trnmodel.arguments import instance, refuse
 from trnmodel.catalog import facilities
 from trnmodel.catalog.facilities import Facility, Power, ends
+from trnmodel.catalog.load import dtypes
 from trnmodel.catalog.specs import Chip, Spec, published
 from trnmodel.catalog.systems import System, chip_of
 from trnmodel.declared import Named, Numbers, Object, declare
 from trnmodel.formulas import energy as page
 from trnmodel.formulas.bounds import busbw_factor
 from trnmodel.models.transformer import Transformer
+from trnmodel.power.account import SiteWatts, provisioned_w
 from trnmodel.result import Basis, Grounded, Judged, blank, tidy, weakest
 from trnmodel.serving.server import LOAD_REASONS, Serving, serve
 from trnmodel.steps.answers import Step
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 BOUNDARIES = ("chip", "server", "all_in", "facility")
 NO_WATTS = "no source has watts of the chip, not even as an estimate"
+WIDTHS = (16, 8)  # bits of the operands by whose peaks a chip's matrix engines are measured
 LOW, MIDDLE, HIGH = range(3)
 Figures = dict[str, Any]
 
@@ -245,6 +248,23 @@ def value_at(end: int, spec: Spec, name: str, key: str = "") -> Any:
     return (low, value, high)[end]
 
 
+def matmul_rate(chip: Chip) -> Any:
+    """Return the rate of 16-bit operations for which a chip is built, from its dense peaks of 16 and 8 bits [FLOP/s].
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> [float(matmul_rate(tm.chip(name))) / 1e12 for name in ("h100", "trainium2", "trainium3")]
+    [989.5, 667.0, 1258.5]
+    """
+    peaks: dict[int, Any] = {}
+    for dtype, peak in chip.peak_flop_per_s.items():
+        bits = int(8 * dtypes()[dtype])
+        if bits in WIDTHS:
+            peaks[bits] = np.maximum(peaks.get(bits, 0.0), peak)
+    return page.matmul_flop_per_s(peaks) if peaks else np.nan
+
+
 def chip_watts(work: Amounts, chip: Chip, dtype: str, power: Power, end: int) -> Figures:
     """Return the power inside the boundary of a chip: by shares of its TDP, and bottom-up."""
     side = end - MIDDLE
@@ -254,7 +274,13 @@ def chip_watts(work: Amounts, chip: Chip, dtype: str, power: Power, end: int) ->
         "compute_utilisation": page.utilisation(work.flop, work.time_s, chip.peak(dtype)),
         "hbm_utilisation": page.utilisation(work.moved_bytes, work.time_s, chip.hbm_bytes_per_s),
     }
-    compute, hbm = used["compute_utilisation"] * power.compute_activity, used["hbm_utilisation"] * power.hbm_activity
+    ratio, full = value_at(end, power, "flop_ratio", dtype), matmul_rate(chip)
+    flop_j = page.operation_j(tdp_w, idle, ratio * value_at(end, power, "compute_activity"), full)
+    byte_j = page.operation_j(tdp_w, idle, value_at(end, power, "hbm_activity"), chip.hbm_bytes_per_s)
+    compute, hbm = (
+        page.activity(page.moved_w(amount, work.time_s, energy_j), tdp_w, idle)
+        for amount, energy_j in ((work.flop, flop_j), (work.moved_bytes, byte_j))
+    )
     watts = page.chip_w(tdp_w, idle, compute + hbm)
     watts = np.minimum(watts * np.exp(side * power.chip_width), tdp_w)
     dynamic = watts - tdp_w * idle
@@ -291,12 +317,17 @@ def _around(inside: Figures, chip: Chip, power: Power, site: Facility, end: int)
     side = end - MIDDLE
     server = page.server_w(inside["chip_w"], power.server_ratio, value_at(end, power, "host_w_per_chip"))
     server = server * np.exp(side * power.server_width)
-    all_in = published(chip.all_in_w, inside["tdp_w"] * value_at(end, power, "all_in_ratio"))
+    watts = SiteWatts(
+        provisioned_w(chip.all_in_w, inside["tdp_w"], value_at(end, power, "all_in_ratio")),
+        server,
+        value_at(end, site, "peak_pue"),
+        value_at(end, site, "annual_pue"),
+    )
     return {
         "server_w": server,
-        "all_in_w": all_in,
-        "facility_w": page.facility_w(server, value_at(end, site, "annual_pue")),
-        "site_w": page.facility_w(all_in, value_at(end, site, "peak_pue")),
+        "all_in_w": watts.provisioned_w,
+        "facility_w": watts.mean_site_w,
+        "site_w": watts.peak_site_w,
     }
 
 
@@ -325,8 +356,9 @@ def _watts_at(question: EnergyQuestion, work: Amounts, end: int) -> Figures:
     return inside | _around(inside, chip, power, question.facility, end)
 
 
-def _of_step(step: Step, facility: Facility, power: Power | None) -> Energy:
-    """Return the energy of a step, from checked inputs."""
+def _of_step(step: Step, chosen: Facility | None, power: Power | None) -> Energy:
+    """Return the energy of a step, from checked inputs, at the chosen site or at that of its system."""
+    facility = facilities.site(step.system, chosen)
     question, work = EnergyQuestion(step=step, facility=facility, power=power), _amounts(step)
     watts = _watts_at(question, work, MIDDLE)
     unknown = np.isnan(watts["tdp_w"]) * 2 ** len(Step.REASONS)
@@ -373,6 +405,12 @@ def one_at_a_time(energy: Energy, power: Power | None = None) -> pd.DataFrame:
     joules = {"TDP of the chip": [_with_inputs(energy, replace(chip, tdp_w=float(end)), power) for end in tdp_w]}
     if np.isnan(published(chip.idle_share, np.nan)):
         joules["idle share"] = [_with_inputs(energy, chip, replace(power, idle_share=float(end))) for end in idle]
+    dtype = energy.step.precision.compute
+    for label, which in (("compute", "compute_activity"), ("HBM", "hbm_activity"), (dtype.upper(), "flop_ratio")):
+        key = dtype if which == "flop_ratio" else ""
+        joules[f"energy of {'an operation in ' * bool(key)}{label}"] = [
+            _with_inputs(energy, chip, _moved(power, which, key, float(end))) for end in ends(power, which, key)
+        ]
     joules["host"] = [_with_inputs(energy, chip, replace(power, host_w_per_chip=float(end))) for end in host]
     off = np.minimum(np.exp(np.array([-1, 1]) * power.chip_width) * energy.chip_w, energy.tdp_w) - energy.chip_w
     joules["error of the fit"] = (value * (1 + power.server_ratio * off / energy.server_w)).tolist()
@@ -385,6 +423,12 @@ def one_at_a_time(energy: Energy, power: Power | None = None) -> pd.DataFrame:
         if low < high
     ]
     return tidy(sorted(rows, key=lambda row: row[names[1]] - row[names[2]]))
+
+
+def _moved(power: Power, name: str, key: str, value: float) -> Power:
+    """Return shares with one number, or one of a mapping, in the place of their own."""
+    new: Any = {**getattr(power, name), key: value} if key else value
+    return replace(power, **{name: new})
 
 
 def _with_inputs(energy: Energy, chip: Chip, power: Power) -> float:
@@ -439,7 +483,7 @@ def of_request(
     *,
     prompt_s: Numeric,
     decode_s_per_token: Numeric,
-    facility: Facility,
+    facility: Facility | None,
     power: Power | None = None,
     load_mask: Any = 0,
 ) -> RequestEnergy:
@@ -481,7 +525,7 @@ def of_request(
     )
 
 
-def _of_serving(serving: Serving, facility: Facility, power: Power | None) -> RequestEnergy:
+def _of_serving(serving: Serving, facility: Facility | None, power: Power | None) -> RequestEnergy:
     """Return the energy of a request to a server at its load."""
     q, rate = serving.question, serving.requests_per_s / serving.question.mapping.dp
     busy, dp = serving.prefill_utilisation, serving.question.mapping.dp
@@ -502,22 +546,23 @@ def _of_serving(serving: Serving, facility: Facility, power: Power | None) -> Re
 def energy(
     step: Step | Serving | Deployment,
     *,
-    facility: str | Facility = "aws-air",
+    facility: str | Facility | None = None,
     power: Power | None = None,
     request: Request | None = None,
     batch: ArrayLike | None = None,
 ) -> Energy | RequestEnergy:
     r"""Return power by boundary while a step runs, and energy per token, with their 90 % intervals.
 
-    .. math:: P = P_{TDP} \bigl(i + (1 - i) \tanh(a_f u_f + a_m u_m)\bigr), \qquad E = P / r
+    .. math:: P = P_{TDP} \bigl(i + (1 - i) \tanh \frac{e_f F + e_m B}{(1 - i) P_{TDP}}\bigr), \qquad E = P / r
 
     Parameters
     ----------
     step : Step, Serving or Deployment
         A result of `tm.decode_step` or `tm.prefill`; of `tm.serve`, for the energy of a request at its load; or a
         deployment, for the energy of a request to it. [-]
-    facility : str or Facility
-        Site: its PUE, carbon and water; "aws-air" or "aws-chilled". [-]
+    facility : str or Facility, optional
+        Site: its PUE, carbon and water; "aws-air" or "aws-chilled". Default that of the system's cooling
+        (`catalog.facilities.site`), as in `tm.tco`. [-]
     power : Power, optional
         Shares, energies of operations and server; default those of the chip's vendor and node. [-]
     request : Request, optional
@@ -537,7 +582,9 @@ def energy(
 
     Notes
     -----
-    The shares are fitted to GPUs at the boundary of the chip; for other chips they are an assumption. The interval
+    An operation takes an energy e_f by its format, a byte e_m. Both are fitted to GPUs at the boundary of the chip and
+    scale with the TDP over the rate of the chip's matrix engines and of its HBM; for other chips that is an assumption,
+    with a range. The interval
     moves TDP, idle share, host and PUE to their ends at once, and adds the error of left-out models and the step's own
     interval. No power of an AWS chip has been published. `tdp_w` of the system's chip, and any field of `power` and of
     `facility`, may be replaced, also by arrays.
@@ -551,7 +598,7 @@ def energy(
     >>> bool(abs(parts - result.chip_w) < 1e-9), bool(result.chip_w < result.server_w < result.facility_w)
     (True, True)
     """
-    site = facilities.facility(facility)
+    site = None if facility is None else facilities.facility(facility)
     stated = {"request": request, "batch": batch}
     if not isinstance(step, Deployment):
         for name, value in stated.items():

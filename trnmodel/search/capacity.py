@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from trnmodel.arguments import refuse, shown
 from trnmodel.catalog.facilities import Facility
+from trnmodel.catalog.facilities import site as site_of
 from trnmodel.catalog.prices import Owner
 from trnmodel.catalog.rents import PRICINGS, Rent, hosted, rent
 from trnmodel.catalog.systems import System
@@ -19,7 +20,6 @@ from trnmodel.catalog.systems import system as read_system
 from trnmodel.cost.tco import PERIOD_H, Cost, tco
 from trnmodel.draws import range_of
 from trnmodel.formulas import latency
-from trnmodel.formulas.energy import facility_w
 from trnmodel.formulas.tco import HOURS_PER_YEAR
 from trnmodel.power.energy import RequestEnergy
 from trnmodel.reliability.goodput import replica_availability, replica_downtime
@@ -48,10 +48,10 @@ class Demand:
 
     `users` are those that decode at the promised speed, which gives the rate of the requests. `chips`, `site_w` and
     `usd_per_month` limit what there is, spares included, and replicas are then full. Without a size the instances of
-    one replica are counted.
+    one replica are counted. Without a `facility` each system stands at the site of its cooling.
     """
 
-    facility: Facility
+    facility: Facility | None
     owner: Owner
     pricing: str | Rent | float | Mapping[str, Any] = "capacity-block"
     users: float | None = None
@@ -94,6 +94,10 @@ class Demand:
             refuse("users", self.users, "users need a promised speed, from which the rate of their requests follows")
         return replace(request, requests_per_s=self.users * request.tokens_per_s_per_user / request.output_tokens)
 
+    def site(self, system: str | System) -> Facility:
+        """Return the site of a system: that of the demand, else the owner's own, else that of the system's cooling."""
+        return site_of(read_system(system), self.facility, self.owner.facility)
+
     def price(self, system: str | System) -> Rent:
         """Return the price of a chip-hour of a system under the pricing, or the buyer's own."""
         return PricesAsked(self.pricing, None, self.owner).of(read_system(system))
@@ -127,7 +131,7 @@ class Demand:
         if self.limit == "chips":
             return float(spec.chips), ""
         if self.limit == "site_w":
-            watts = provisioned_site_w(spec, self.facility)
+            watts = provisioned_site_w(spec, self.site(spec))
             return watts, "" if np.isfinite(watts) else "no watts of its chip are known"
         price = self.price(spec)
         return float(price.usd_per_chip_h) * spec.chips * PERIOD_H, price.why
@@ -135,7 +139,7 @@ class Demand:
 
 def provisioned_site_w(spec: System, facility: Facility) -> float:
     """Return the power that a site provisions for one instance, on its hottest day [W]."""
-    return float(facility_w(tco(spec, facility=facility).all_in_w * spec.chips, facility.peak_pue))
+    return float(spec.chips * tco(spec, facility=facility).site_watts.peak_site_w)
 
 
 class BillLine(NamedTuple):
@@ -212,7 +216,7 @@ class Capacity(Grounded):
     @cached_property
     def energy(self) -> RequestEnergy:
         """The energy of a request at the load and the site."""
-        return self.choice.energy(self.question.facility)
+        return self.choice.energy(self.question.site(self.system))
 
     @cached_property
     def rented(self) -> TokenCost:
@@ -222,7 +226,7 @@ class Capacity(Grounded):
     @cached_property
     def owned(self) -> Cost:
         """The cost of a chip-hour to the owner of the demand."""
-        return tco(self.system, owner=self.question.owner, facility=self.question.facility)
+        return tco(self.system, owner=self.question.owner, facility=self.question.site(self.system))
 
     @cached_property
     def drawn(self) -> Mapping[str, NDArray]:
@@ -355,15 +359,16 @@ def capacity(demand: Demand, c: Choice) -> Capacity:
         return _none(demand, c, reason_mask(False, True, False))
     here = {name: np.asarray(getattr(c, name)) for name in _READ}
     figures = {name: float(x) for name, x in _figures(demand, c, here, instances, spare).items()}
-    price, owner = demand.price(c.system), tco(c.system, owner=demand.owner, facility=demand.facility)
-    joules = c.energy(demand.facility)
+    place = demand.site(c.system)
+    price, owner = demand.price(c.system), tco(c.system, owner=demand.owner, facility=place)
+    joules = c.energy(place)
     figures |= {
         "spare_instances": spare,
         "usd_per_month": figures["chips"] * float(price.usd_per_chip_h) * PERIOD_H,
         "owned_usd_per_month": figures["chips"] * float(owner.useful_usd_per_h) * PERIOD_H,
         "mean_server_w": figures["tokens_per_s"] * float(joules.server_j_per_token),
         "mean_site_w": figures["tokens_per_s"] * float(joules.facility_j_per_token),
-        "provisioned_site_w": (instances + spare) * provisioned_site_w(c.system, demand.facility),
+        "provisioned_site_w": (instances + spare) * provisioned_site_w(c.system, place),
     }
     figures |= _availability(c, instances, spare)
     return Capacity(question=demand, choice=c, **figures, reason_mask=reason_mask(False, False, False))

@@ -52,7 +52,7 @@ def _limit(sized: Capacity) -> str:
     d = sized.question
     said = {
         "chips": lambda: counted(d.chips or 0.0, "chip"),
-        "site_w": lambda: f"{(d.site_w or 0.0) / 1e6:,.4g} MW at {d.facility.id}",
+        "site_w": lambda: f"{(d.site_w or 0.0) / 1e6:,.4g} MW at {d.site(sized.system).id}",
         "usd_per_month": lambda: f"${d.usd_per_month:,.0f} per month",
     }
     parts = [f"; limit {said[d.limit]()}"] if d.limit else []
@@ -137,7 +137,7 @@ def _power(sized: Capacity) -> str:
     at_server, at_site = (sized.energy.in_words(f"{name}_j_per_token", "J") for name in ("server", "facility"))
     provisioned = format_quantity(sized.provisioned_site_w, "W", 2)
     more = f", {provisioned} provisioned" if np.isfinite(sized.provisioned_site_w) else ""
-    watts = f"{server} at the servers and {site} at the site {sized.question.facility.id}{more}"
+    watts = f"{server} at the servers and {site} at the site {sized.question.site(sized.system).id}{more}"
     return f"Mean power: {watts}; {at_server} per token at the server, {at_site} at the site."
 
 

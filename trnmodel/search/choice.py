@@ -226,7 +226,7 @@ class Choice(Judged):
             return account.draw_widths(name, getattr(self, name), self.drawn)
         return (self.first if name in ("ttft_s", "prefill_s") else self.step).widths("time_s")
 
-    def energy(self, facility: str | Facility = "aws-air", power: Power | None = None) -> RequestEnergy:
+    def energy(self, facility: str | Facility | None = None, power: Power | None = None) -> RequestEnergy:
         """Return the energy of a request at the planned load, as `tm.energy` gives it for a server."""
         tokens_per_s = self.requests_per_s_per_replica * self.question.request.output_tokens
         return of_request(
@@ -235,7 +235,7 @@ class Choice(Judged):
             self.question.request,
             prompt_s=self.times.prompt_s,
             decode_s_per_token=(1 - self.prefill_utilisation) / tokens_per_s,
-            facility=read_facility(facility),
+            facility=None if facility is None else read_facility(facility),
             power=power,
             load_mask=self.reason_mask << LOAD_REASONS.index(TOO_SLOW),
         )

@@ -325,7 +325,7 @@ class Pair(Choice):
         steps = joint_basis(self.first, self.step)
         return self.question.option.basis(self.prefill_question.option.basis(steps))
 
-    def energy(self, facility: str | Facility = "aws-air", power: Power | None = None) -> RequestEnergy:
+    def energy(self, facility: str | Facility | None = None, power: Power | None = None) -> RequestEnergy:
         """Return the energy of a request on both pools while they are busy with it."""
         tokens_per_s = self.requests_per_s_per_replica * self.question.request.output_tokens
         return of_request(
@@ -334,7 +334,7 @@ class Pair(Choice):
             self.question.request,
             prompt_s=self.times.prompt_s,
             decode_s_per_token=1 / tokens_per_s,
-            facility=read_facility(facility),
+            facility=None if facility is None else read_facility(facility),
             power=power,
         )
 

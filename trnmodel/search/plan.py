@@ -97,7 +97,7 @@ def plan(
     usd_per_month: float | None = None,
     availability: float | None = None,
     max_loss_percent: float | None = None,
-    facility: str | Facility = "aws-air",
+    facility: str | Facility | None = None,
     pricing: str | float | Rent | Mapping[str, Any] = "capacity-block",
     owner: str | Owner = "hyperscaler",
 ) -> Plan:
@@ -141,8 +141,8 @@ def plan(
     max_loss_percent : float, optional
         Most that number formats may lose of the model's score in BF16, by `tm.quality`; formats that are known to lose
         more, or of which nothing is published, are left out. Default any loss. [%]
-    facility : str or Facility
-        Site whose PUE counts. [-]
+    facility : str or Facility, optional
+        Site whose PUE counts; default for each system that of its cooling. [-]
     pricing : str, float, Rent, or a mapping of them by system
         How instances are rented, as of `tm.rent`, or a price of a chip-hour of your own; systems that a mapping does
         not name are rented on capacity blocks. [USD/h]
@@ -183,7 +183,7 @@ def plan(
         site_w=site_w,
         usd_per_month=usd_per_month,
         availability=availability,
-        facility=read_facility(facility),
+        facility=None if facility is None else read_facility(facility),
         pricing=checked_pricing(pricing),
         owner=read_owner(owner),
     )

@@ -49,7 +49,6 @@ from trnmodel.declared import (
     Word,
     declare,
 )
-from trnmodel.formulas.energy import facility_w
 from trnmodel.formulas.training import RECOMPUTES
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
@@ -272,7 +271,7 @@ class TrainRun(Grounded):
         if not hour.valid:
             return self._spent(np.nan, (0.0, 0.0), str(hour.reason))
         site = hour.facility if facility is None else facilities.facility(facility)
-        watts = facility_w(hour.mean_w, site.annual_pue)
+        watts = replace(hour.site_watts, annual_pue=site.annual_pue).mean_site_w
         below, above = hour.widths("mean_w")
         low, high = (np.log(end / site.annual_pue) for end in facilities.ends(site, "annual_pue"))
         less, more = _shares(g)

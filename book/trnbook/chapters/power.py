@@ -26,6 +26,8 @@ SYMBOLS = [
     ("i", "idle_share", "share of the TDP that is drawn when nothing runs", "", "fitted to GPUs"),
     ("", "compute_utilisation, hbm_utilisation", "shares of peak and of HBM bandwidth in the step", "", "step"),
     ("a_f, a_m", "compute_activity, hbm_activity", "what full use of each counts", "", "fitted to GPUs"),
+    ("r", "flop_ratio", "energy of an operation in a format over that in 16 bits", "", "a source, with a range"),
+    ("R", "", "rate of 16-bit operations for which the matrix engines are built", "FLOP/s", "data"),
     ("e", "flop_j, byte_j", "energy of one operation, of one byte", "", "papers, by node of logic"),
     ("", "server_j_per_token", "energy of a token", "", "result"),
     ("PUE", "annual_pue, peak_pue", "power of a site over that of its IT: of a year, of the hottest day", "", "data"),

@@ -17,6 +17,7 @@ from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import find as find_system
 from trnmodel.fabric.graph import topology
 from trnmodel.formulas import energy as page
+from trnmodel.power.account import provisioned_w
 from trnmodel.power.energy import HIGH, LOW, MIDDLE, NO_WATTS, Figures, value_at
 from trnmodel.result import Basis, Grounded, blank, tidy
 from trnmodel.units import KW
@@ -142,7 +143,7 @@ def _watts(question: RackQuestion, end: int) -> Figures:
     load_w = sum(np.nan_to_num(np.asarray(each)) for each in watts.values()) + 0 * tdp_w
     shares = value_at(end, parts, "cooling_share"), value_at(end, parts, "conversion_share")
     cooled_w, counted_w = (page.wall_w(load_w, published(shares[0], 0.0), published(v, 0.0)) for v in (0.0, shares[1]))
-    all_in_w = chips * published(chip.all_in_w, tdp_w * value_at(end, power, "all_in_ratio"))
+    all_in_w = chips * provisioned_w(chip.all_in_w, tdp_w, value_at(end, power, "all_in_ratio"))
     return watts | {
         "cooling_w": load_w * shares[0],
         "conversion_w": cooled_w * shares[1],
@@ -206,7 +207,7 @@ def compare(racks: Mapping[str, RackPower]) -> pd.DataFrame:
     --------
     >>> table = compare({"large": rack_power("trn3-nl72x2-pcie160")})
     >>> table.part.iloc[-1], round(float(table.rack_kw.iloc[-1]), 1)
-    ('all, as provisioned', 121.5)
+    ('all, as provisioned', 107.1)
     """
     tables = {name: rack.parts() for name, rack in racks.items()}
     rows = []

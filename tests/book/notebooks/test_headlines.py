@@ -34,7 +34,7 @@ NAMED = {
     "neuroncore": ["stack-nki", "stack-torch-compile-beta2"],
     "power": [
         *("trainium3/tdp_w/project", "neuron-power/idle_share/project", "neuron-power/host_w_per_chip/project"),
-        *("gpu-power/compute_activity/project", "gpu-power/hbm_activity/project", "vllm-neuron-2026"),
+        *("neuron-power/compute_activity/project", "neuron-power/hbm_activity/project", "vllm-neuron-2026"),
     ],
     "rack": [f"{AWS}/pcb_switches_per_tray/project", f"{AWS}/switches_per_plane/project"],
     "scale-out": ["aws-scaleout/nic_s/project"],
