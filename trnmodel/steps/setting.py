@@ -352,7 +352,7 @@ def rates_of(at: Site, e: Efficiencies, precision: Precision, phase: str) -> Rat
 def _stored(
     held: Iterable[Held], mapping: Mapping, outline: Outline, e: Efficiencies, cores: int, table_bytes: float
 ) -> Stored:
-    """Return the bytes that the fullest rank stores whatever the batch is; `table_bytes` are those of the vocabulary."""
+    """Return the bytes that the fullest rank stores whatever the batch is; `table_bytes` are of the vocabulary."""
     layers, whole = np.ceil(outline.layers / mapping.pp), e.first_rank_tables == "whole"
     return Stored(
         sum(h.term.stored_bytes * h.stored for h in held) * fullest_share(outline.layers, mapping.pp),
