@@ -49,11 +49,9 @@ def test_every_measured_run_fits(readings):
         own = ("context_is", "assumed") in r.arguments  # whose length is no more than what fits
         if r.meaning.startswith((TRAINING, ENERGY, "memory:", "layer")) or np.isnan(context) or own:
             continue
-        try:
-            fit = stored_bytes(r, batch, context)
-        except ValueError as reason:
-            assert "is unknown" in str(reason)
+        if r.where == "mi325x":  # a chip that the catalog does not have
             continue
+        fit = stored_bytes(r, batch, context)
         asked += 1
         refused += [] if fit.valid else [(row["id"], str(fit.reason))]
     assert asked > 2000

@@ -249,7 +249,7 @@ class StepQuestion(InferenceQuestion):
         return self.illegal() | np.isnan(time_s) * UNKNOWN | (memory_bytes > s.room_bytes / s.sharing) * TOO_LARGE
 
     def elsewhere(self) -> frozenset[str]:
-        """Return the values of memory and of the other phase, and those of experts and of exchanges for none of them."""
+        """Return the values of memory and of the other phase, and those of experts and exchanges where it has none."""
         s = self.setting
         names = ELSEWHERE[s.phase] | ELSEWHERE["memory"]
         if s.at.ranks_per_bank <= 1:
