@@ -93,7 +93,7 @@ def verdict(fit: MemoryFit) -> str:
     --------
     >>> from trnmodel.steps.mapping import Mapping
     >>> verdict(Deployment(model="llama-3.1-405b", system="inf2.48xlarge", mapping=Mapping(tp=8)).fit(1, 2048))
-    'does not fit: 99.8 of 16 GiB'
+    'does not fit: 97.3 of 16 GiB'
     """
     stored, held = float(fit.first_rank_total_bytes), float(fit.first_rank_capacity_bytes)
     sizes = f"{format_digits(stored / GIB, 3)} of {format_digits(held / GIB, 3)} GiB"
