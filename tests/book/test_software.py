@@ -25,7 +25,8 @@ DENSE = ("trn3-nl32x2-pcie160", "hgx-h200", "gb200-nvl72", "mi355x-8")
 # of the time of a step and of a prompt nothing: what is stored, what a percentile is of a median, how it was made
 STORED = (
     *("scratchpad_page_bytes", "collective_buffer_bytes", "code_bytes_per_layer", "ring_bytes_per_layer"),
-    *("first_rank_bytes", "p99_over_p50", "construction"),
+    *("microcode_bytes_per_core", "runtime_bytes", "memory_share", "first_rank_bytes", "first_rank_tables"),
+    *("p99_over_p50", "construction"),
 )
 LLAMA, TP16 = "llama-3.1-70b", tm.Mapping(tp=16)
 ASK = {"batch": 32, "context": 4096, "precision": "fp8"}
@@ -120,6 +121,9 @@ def test_every_value_of_a_stack_is_in_one_mechanism_or_stored():
 
 MOVED = {  # another value of what is no number; a service, not a step, asks for the bucket of a batch and has a server
     "kv_head_policy": "multi-head",
+    "cache_split": "tokens",
+    "first_rank_tables": "whole",
+    "memory_share": 0.97,
     "expert_read": "all",
     "context_bucket": "maximum",
     "prompt_bucket": "power-of-two",

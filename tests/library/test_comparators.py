@@ -63,7 +63,7 @@ def test_rows_of_the_energy_benchmark_are_used_or_say_why(judged):
     assert (len(steps), len(older)) == (269, 154)
     assert older.skipped.str.contains("no context|no configuration of").all()  # no lengths are printed
     assert steps.skipped.str.contains("inputs are long").sum() == 24
-    assert (steps.skipped == "").sum() == 201
+    assert (steps.skipped == "").sum() == 214
     assert (steps[steps.skipped == ""].weight == 1).all()  # a slow machine too
     with_experts = steps[steps.note.str.contains("EP 8 DP 1") & (steps.skipped == "")]
     assert {reading(row).degrees.tp.item() for row in with_experts.to_dict("records")} == {8}

@@ -29,7 +29,7 @@ NAMED = {  # what is neither nothing, nor all of a peak, nor without a limit
     System: {"count": 1},
     Fleet: {"checkpoint_bytes_per_param": 16.0, "checkpoint_bytes_per_s": math.inf, "ready_share": 0.999},
     Trainer: {"gradient_bytes": 2.0, "optimizer_bytes": 12.0, "sequence_parts": 1.0},  # FP32 weight and two of Adam
-    Efficiencies: {"lone_core_cache_passes": 1.0},
+    Efficiencies: {"lone_core_cache_passes": 1.0, "memory_share": 1.0},
     Part: {"copies": 1, "active": 1},
     Layer: {"count": 1},
     Cut: {"heads": 1, "kv_heads": 1},

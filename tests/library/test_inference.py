@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import trnmodel as tm
 from trnmodel.catalog.specs import Precision
 from trnmodel.catalog.stacks import IDEAL, stacks
+from trnmodel.catalog.systems import roomy
 from trnmodel.serving.server import disaggregate, tokens_per_step
 from trnmodel.units import GIB
 
@@ -267,9 +268,10 @@ def test_lines_of_a_breakdown_add_up(model, stack):
     """Compute, memory, network and overhead of every line sum to the step's, whatever is cut how."""
     degrees = dict(zip(("tp", "pp", "cp", "ep"), np.meshgrid(*[[1.0, 2.0, 4.0]] * 4), strict=True))
     ask = {"mapping": tm.Mapping(**degrees), "efficiencies": stack, "batch": 3, "breakdown": True}
+    where = roomy(tm.system("trn2-ultraserver"))
     for step in (
-        tm.decode_step(model, "trn2-ultraserver", context=9000, max_context=16384, **ask),
-        tm.prefill(model, "trn2-ultraserver", input_tokens=3000, past=100, **ask),
+        tm.decode_step(model, where, context=9000, max_context=16384, **ask),
+        tm.prefill(model, where, input_tokens=3000, past=100, **ask),
     ):
         assert np.any(step.valid)
         for resource in ("compute_s", "memory_s", "network_s", "overhead_s"):
@@ -296,6 +298,7 @@ def test_memory_fit_of_the_measured_server():
         fit.collective_buffer_bytes,
         fit.ring_bytes,
         fit.code_bytes,
+        fit.runtime_bytes,
     ]
     assert float(fit.total_bytes) == pytest.approx(sum(float(kind) for kind in kinds))
     assert float(fit.first_rank_total_bytes) > float(fit.total_bytes)
@@ -336,7 +339,8 @@ def test_the_first_rank_takes_what_its_neighbour_leaves():
     """10 + 10 + 3 GiB fit a bank of 24, of which the share is 12; 11 + 11 + 3 do not."""
     assert stored(10, 2, first=3).valid
     assert stored(11, 2, first=3).reason == "the first rank, which holds more, does not fit in memory"
-    assert not stored(22, 1, first=3).valid
+    assert not stored(12, 2, first=3).valid
+    assert stored(22, 1, first=3).valid  # a rank by itself leads no others
     assert float(stored(10, 2, first=3).room_bytes) == pytest.approx(1 * GIB, rel=1e-3)
 
 

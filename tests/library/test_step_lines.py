@@ -571,7 +571,8 @@ def test_widths_under_load_and_of_memory_are_those_of_their_own_rows():
     """Those of a step are told from those of loaded servers, and a memory's from a step's."""
     ask = {"mapping": tm.Mapping(tp=8), "batch": 4, "context": 4096}  # inside of the rows of steps
     step = tm.decode_step("llama-3.1-8b", "trn2.48xlarge", **ask)
-    fit = tm.memory_fit("llama-3.1-8b", "trn2.48xlarge", **ask)
+    sure = replace(tm.efficiencies("trainium2"), ranges={})  # beyond its rows a memory has the stack's ranges too
+    fit = tm.memory_fit("llama-3.1-8b", "trn2.48xlarge", **ask, efficiencies=sure)
     assert step.widths("time_s") == step.widths("tokens_per_s") == step.judge().sides
     assert step.widths("time_s", part="load") != step.widths("time_s")
     assert fit.widths("total_bytes") == fit.judge().sides != step.widths("time_s")

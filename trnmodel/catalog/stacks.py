@@ -26,6 +26,8 @@ Bucket = Literal["exact", "power-of-two", "maximum"]
 ContextExchange = Literal["ring", "ulysses"]
 InGraph = Literal["ring", "mesh doubling", "mesh doubling ring", "one_shot two_shot"]
 HeadSplit = Literal["cut", "pad", "divide"]
+CacheSplit = Literal["heads", "tokens"]
+Tables = Literal["cut", "whole"]
 ExpertSplit = Literal["cut", "whole", "divide"]
 TensorDegrees = Literal["any", "supported"]  # of those that a chip lists
 Kind = Literal["ideal", "hand-tuned", "public", "given"]
@@ -48,6 +50,9 @@ class Efficiencies(Spec):
     `construction` is "parts" of a scenario that
     was never fitted as a whole: each part was measured somewhere, and nobody has published all of them together.
     `head_split`, `expert_split` and `tensor_degrees` say what is legal; `steps.legal` reads them.
+    Of the device's memory a server may use `memory_share`; each rank's process and its library keep `runtime_bytes` of
+    it. The first rank holds `first_rank_bytes` more, and the tables of the vocabulary `whole` where the library does
+    not cut them there. Ranks of TP cut the cache by `heads`, and store copies where there are fewer, or by `tokens`.
     `measured_as` names the stack whose rows speak of one that differs in what is legal alone.
     """
 
@@ -101,7 +106,12 @@ class Efficiencies(Spec):
     collective_buffer_bytes: float = 0.0
     code_bytes_per_layer: float = 0.0
     ring_bytes_per_layer: float = 0.0
+    microcode_bytes_per_core: float = 0.0
+    runtime_bytes: float = 0.0
     first_rank_bytes: float = 0.0
+    first_rank_tables: Tables = "cut"
+    memory_share: float = 1.0
+    cache_split: CacheSplit = "heads"
     kv_head_policy: KvHeads = "even"
     head_split: HeadSplit = "cut"
     expert_split: ExpertSplit = "cut"

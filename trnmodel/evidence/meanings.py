@@ -119,6 +119,8 @@ def _question(row: Mapping[str, str], record: Record, names: Sequence[str]) -> Q
         raise UnreadableRowError(f"{MODEL}: {shown(row.get('workload', ''))} is not a language model")
     if odd := contradiction(row):
         raise UnreadableRowError(odd)
+    if record.contradiction:
+        raise UnreadableRowError(f"{MEANING}: the page contradicts itself: {record.contradiction.replace('_', ' ')}")
     if row["kind"] not in FAMILIES:
         raise UnreadableRowError(
             f"{MEANING}: rows of kind {shown(row['kind'])} have no question; kinds that have are {', '.join(FAMILIES)}"

@@ -72,11 +72,14 @@ def _language(row: Mapping[str, str], record: Record, software: Mapping[str, str
         arguments |= {"batch": "total", "engine": record.engine.lower()}
         arguments["prefill"] = "apart" if record.apart == "yes" else ""
     if name == "decode-step" and not row.get("input_len"):
-        arguments["input"] = UNKNOWN_INPUT
-    if record.attention_replicas > 1:
-        arguments["ep"] = whole(record.attention_replicas)
+        arguments |= {"input": UNKNOWN_INPUT, "context_is": "assumed"}
+    replicas = record.prefill_replicas if name == "queued-prefill" else record.attention_replicas
+    if replicas > 1:
+        arguments["ep"] = whole(replicas)
     if name == "queued-prefill":
         arguments["clients"] = record.clients
+    if record.measure == "token_interval" and not record.analytic:
+        arguments["longest"] = "middle"  # pages of a cache hold the tokens that there are
     unknown = () if row.get("input_len") else ("input_tokens",)
     return Question(name, without_blanks(arguments), _use(record, name), unknown)
 

@@ -65,14 +65,16 @@ def read_as(record: Record) -> dict[str, str]:
     Examples
     --------
     >>> read_as(Record(statistic="p99", megabyte="binary"))
-    {'unit': 'MB=MiB', 'percentile': '99'}
+    {'unit': 'MB=MiB GB=GiB', 'percentile': '99'}
     """
     return without_blanks(
         {
             "where": record.system or record.core_of,
             "precision": record.format,
             "rounding": record.rounding,
-            "unit": "MB=MiB" if record.megabyte == "binary" else "",
+            "kv": record.cache_format,
+            "run_batch": whole(record.run_batch),
+            "unit": record.read_unit or ("MB=MiB GB=GiB" if record.megabyte == "binary" else ""),
             "percentile": record.statistic[1:] if record.statistic in QUANTILES else "",
             "hbm_bytes_per_s": whole(record.hbm_bytes_per_s),
         }

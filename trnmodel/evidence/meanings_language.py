@@ -310,6 +310,7 @@ def _ranks(row: Mapping[str, str], record: Record) -> dict[str, str]:
     if is_known(record.attention_tp):
         return {"tp": whole(record.attention_tp), "moe_ep": whole(record.attention_tp)}
     arguments = {"moe_ep": whole(record.expert_ranks)} if record.expert_ranks > 1 else {}
+    arguments |= {"ep": whole(record.expert_groups)} if record.expert_groups > 1 else {}
     if not record.attention_replicas > 1:
         return arguments
     replicas = whole(record.attention_replicas)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from trnmodel.arguments import shown
 from trnmodel.evidence.cells import UnreadableRowError
 from trnmodel.evidence.meanings_common import MEANING, Question, no_meaning, read_as, whole
-from trnmodel.evidence.records import Record
+from trnmodel.evidence.records import Record, is_known
 
 TRAINING = {
     "step": "train-step",
@@ -55,6 +55,8 @@ def training(row: Mapping[str, str], record: Record) -> Question:
     arguments = read_as(record)
     if record.adapters == "yes":
         arguments["trainable_share"] = ADAPTERS_SHARE
+    if is_known(record.tensor_ranks):
+        arguments["tp"] = whole(record.tensor_ranks)
     return Question(TRAINING[record.measure], arguments, "training")
 
 

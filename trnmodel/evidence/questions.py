@@ -32,6 +32,7 @@ from trnmodel.steps.legal import reaching, running
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import Site, site
 
+HALVINGS = 24  # of a context that is searched for: to a ten-millionth of it
 MIDDLE = 50.0  # percentile of a first token of which nothing else is said
 SIZES = ("batch", "compiled_batch", "prompt", "input_tokens", "output_tokens", "context", "max_context", "clients")
 
@@ -57,11 +58,33 @@ def _decode(r: Reading, tune: Tune | None, breakdown: bool = False) -> Step:
             "no context: neither lengths nor a compiled length; input_len and output_len, or seq_len, would help"
         )
     slots = None if np.any(np.mod(r.compiled_batch, 1)) else r.compiled_batch  # a mean in flight is no compiled shape
-    step: dict[str, Any] = {"batch": r.batch, "compiled_batch": slots, "context": r.context}
+    context = _held_context(r, tune) if ("context_is", "assumed") in r.arguments else r.context
+    step: dict[str, Any] = {"batch": r.batch, "compiled_batch": slots, "context": context}
     step |= {"new_tokens": r.new_tokens} if r.new_tokens != 1 else {}
-    longest = np.maximum(r.max_context, r.context)
+    longest = context if context is not r.context else np.maximum(r.max_context, context)
     call = _call(r, tune, longest, "decode")
     return _possible(decode_step(**call, **step, max_context=longest, breakdown=breakdown))
+
+
+def _held_context(r: Reading, tune: Tune | None) -> Any:
+    """Return the mean context of a paged cache: an assumed one, or the longest that its sequences have room for.
+
+    A server takes in no more sequences than its pages hold, so that those of a run that is printed without its inputs
+    were together no longer than the cache.
+    """
+    assumed = np.asarray(r.context, dtype=float)
+
+    def fits(context: NDArray) -> NDArray:
+        return np.asarray(decode_step(**_call(r, tune, context, "decode"), batch=r.batch, context=context).valid)
+
+    low, high, roomy = np.ones_like(assumed), assumed, fits(assumed)
+    if roomy.all():
+        return r.context
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        held = fits(middle)
+        low, high = np.where(held, middle, low), np.where(held, high, middle)
+    return np.where(roomy, assumed, low)[()]
 
 
 def _prefill(r: Reading, tune: Tune | None, batch: Any = 1.0, breakdown: bool = False) -> Step:
@@ -297,6 +320,7 @@ QUESTIONS: Mapping[str, Callable[[Reading, Tune | None], Any]] = {
     "memory:first": _memory("first_rank_total_bytes"),
     "memory:weights": _memory("weight_bytes"),
     "memory:cache": _memory("cache_bytes"),
+    "memory:tensors": lambda r, tune: _memory("weight_bytes")(r, tune) + _memory("cache_bytes")(r, tune),
     "memory:scratchpad": _memory("scratchpad_bytes"),
     "memory:collective": _memory("collective_buffer_bytes"),
     "memory:ring": _memory("ring_bytes"),

@@ -91,6 +91,7 @@ BINARY = {"message_kib": KIB, "message_mib": MIB, "message_gib": GIB}
 READ = (
     *("stack", "batch", "context", "prompt", "percentile", "rounding", "unit", "replicas", "precision", "model"),
     *("where", "ep", "series", "input", "tp", "clients", "active", "moe_ep", "new_tokens", "waves", "longest"),
+    *("kv", "run_batch"),
 )
 
 
@@ -339,7 +340,7 @@ def _lengths(n: Mapping[str, float], policies: Mapping[str, str]) -> dict[str, f
     """Prompt, output, context and compiled maximum of a row, each by its policy or by what the row prints."""
     input_len, out, seq = n["input_len"], n["output_len"], n["seq_len"]
     total, prompt, context = input_len + out, policies.get("prompt", ""), policies.get("context", "")
-    longest = number(policies.get("longest", ""))
+    longest = _length(policies.get("longest", ""), n, math.nan)
     return {
         "input_tokens": _first(input_len, number(prompt), seq),
         "output_tokens": _first(out, seq - input_len if seq > input_len else math.nan),
@@ -418,6 +419,12 @@ def _precision(preset: str, printed: str) -> Precision:
 
 
 @lru_cache(maxsize=512)
+def _cached_in(precision: Precision, kv: str) -> Precision:
+    """Return formats of which that of the cache is another, where one is stated."""
+    return replace(precision, kv=kv, name=f"{precision.name}+{kv}") if kv else precision
+
+
+@lru_cache(maxsize=512)
 def _where(instance: str) -> str:
     if "not stated" in instance.lower():
         return "not stated"
@@ -481,19 +488,20 @@ def is_rate(meaning: str) -> bool:
 
 
 def _scale(meaning: str, row: Mapping[str, str], override: str) -> float:
-    """Return base units in the unit of a row, which must be one of its meaning; "MB=MiB" overrides one.
+    """Return base units in the unit of a row, which must be one of its meaning; "MB=MiB GB=GiB" overrides two.
 
     Where the unit is blank the metric may name it: "TPOT (ms)".
     """
     inside = re.search(r"\(([^()]+)\)$", row["metric"])
     unit = row["unit"].partition(" ")[0] or (inside[1] if inside else "")
-    before, _, after = override.partition("=")
+    overrides = {before: after for before, _, after in (pair.partition("=") for pair in override.split())}
+    unit = overrides.get(unit, unit)
     known = _units(meaning)
     if unit not in known:
         unit = spelt({**row, "unit": row["unit"] or unit})["unit"]
     if unit not in known:
         raise UnreadableRowError(f"unit {shown(row['unit'])}: units of {meaning} are {', '.join(known)}")
-    return known[after if unit == before else unit]
+    return known[unit]
 
 
 def call_arguments(arguments: Mapping[str, str]) -> tuple[tuple[str, float | str], ...]:
@@ -590,6 +598,7 @@ def _shapes(row: Mapping[str, str], say: Mapping[str, str], run: Mapping[str, fl
     """Return the numbers of a row's shapes, with those that its words or its own columns state."""
     n = counts(row)
     n["input_len"], n["tp"] = _first(n["input_len"], number(say["input"])), _first(number(say["tp"]), n["tp"])
+    n["batch"] = _first(number(say["run_batch"]), n["batch"])
     return n | {cell: float(run[name]) for name, cell in RUN_SHAPES.items() if name in run}
 
 
@@ -631,7 +640,7 @@ def _reading(row: Mapping[str, str], d: Decision, models: Mapping[str, Any] | No
         stack=run.get("training_stack", "") if is_run else say["stack"] or _software(d.record, where, known),
         mapping=mapping,
         ep=int(run.get("expert_ranks", _first(number(say["ep"]), 1))),
-        precision=_precision(say["precision"], row["precision"]),
+        precision=_cached_in(_precision(say["precision"], row["precision"]), say["kv"]),
         percentile=say["percentile"],
         scale=scale,
         rounding=rounding,

@@ -46,7 +46,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     inside: str = ""  # of launch, host, queue: what is inside the time
     rounding: str = ""  # half a step of a rounded value, or "digit"
     megabyte: str = ""  # "binary": the unit counts by 1,024
+    read_unit: str = ""  # "ms=tokens/s": the unit of a number that its page prints in the column of another
+    contradiction: str = ""  # why the shapes of a row cannot be those of a run, in words joined by "_"
     format: str = ""  # of all numbers of a model, where the cell of the precision does not say it
+    cache_format: str = ""  # of the cache, where it differs from what the precision says
     # machine and software
     system: str = ""
     server_of: str = ""
@@ -86,6 +89,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     pages: float = nan
     page_tokens: float = nan
     expert_ranks: float = nan
+    expert_groups: float = nan  # groups of TP that share out whole experts, where the cell has the ranks of one group
+    tensor_ranks: float = nan  # ranks of TP, where the cell is blank
+    run_batch: float = nan  # sequences that ran, where other figures of the page contradict the cell
     attention_replicas: float = nan
     attention_tp: float = nan
     prefill_replicas: float = nan

@@ -227,6 +227,7 @@ def dominant_constant(step: Step) -> Dominant:
 class MemoryFit(Judged):
     """Bytes of an ordinary rank by kind, what the first rank holds more, and whether both fit.
 
+    `runtime_bytes` are what the process of a rank and its library keep whatever the model is, such as a CUDA context.
     Ranks that reach one bank of memory share it: `capacity_bytes` is a rank's even part of what it reaches, all of it
     for a rank by itself, and `first_rank_capacity_bytes` what the first one may take when its neighbours are ordinary.
     """
@@ -246,6 +247,7 @@ class MemoryFit(Judged):
     collective_buffer_bytes: NDArray
     ring_bytes: NDArray
     code_bytes: NDArray
+    runtime_bytes: NDArray
     total_bytes: NDArray
     first_rank_total_bytes: NDArray
     capacity_bytes: NDArray

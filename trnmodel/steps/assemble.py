@@ -473,4 +473,5 @@ def stored_kinds(
         "collective_buffer_bytes": stored.collective_buffer_bytes,
         "ring_bytes": stored.ring_bytes,
         "code_bytes": stored.code_bytes,
+        "runtime_bytes": stored.runtime_bytes,
     }

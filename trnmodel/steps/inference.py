@@ -315,7 +315,8 @@ def memory_fit(
     Returns
     -------
     fit : MemoryFit
-        Weights, cache, scratchpad (activations, in whole pages), collective buffers, DMA rings and code of one rank.
+        Weights, cache, scratchpad (activations, in whole pages), collective buffers, DMA rings, code and runtime of one
+        rank.
 
     Raises
     ------
@@ -325,7 +326,9 @@ def memory_fit(
     Notes
     -----
     Ranks fill cores one after another. Where several reach a bank, at LNC 1, what one stores the others cannot.
-    The first rank of a server holds more than the others, as measured with one library: `first_rank_total_bytes`.
+    The first rank of a server holds more than the others: `first_rank_total_bytes`. What the runtime keeps there was
+    measured with one library, which also leaves the tables of the vocabulary whole on that rank.
+    A server on a GPU may use a share of its memory (`memory_share` of the stack), and capacities are that share.
     Steps are judged by the ordinary rank alone, so that a point can have a time and be refused here, with that reason.
     A point that does not fit keeps its numbers, so that one can see by how much.
     In attention a rank holds the prompts of its own group alone. Experts take in the tokens of all groups, and a rank

@@ -159,18 +159,24 @@ def _padding(cut: Cut, tp: NDArray, tile: Numeric) -> NDArray:
     return np.where(np.equal(tile, 0), 1.0, tile_count(width, np.maximum(tile, 1)) * tile / width)
 
 
-def _cached(cut: Cut, tp: NDArray, policy: str) -> NDArray:
-    """Share of a cache on one rank; TP cannot cut a latent, which all heads read."""
+def _cached(cut: Cut, tp: NDArray, policy: str, split: str) -> NDArray:
+    """Share of a cache on one rank. TP cannot cut a latent by heads, which all read, but by tokens it can.
+
+    Ranks that share out the tokens exchange partial sums, which are small beside the cache and are not timed.
+    """
+    if split == "tokens":
+        return 1 / tp
     if cut.shard != "latent":
         return kv_heads_per_rank(cut.heads, cut.kv_heads, tp, policy) / cut.kv_heads
     return 1 / tp if policy == "even" else np.ones_like(tp)
 
 
-def hold(term: Term, mapping: Mapping, policy: str = "even", tile: Numeric = 0.0) -> Held:
+def hold(term: Term, mapping: Mapping, policy: str = "even", tile: Numeric = 0.0, split: str = "heads") -> Held:
     """Return what a rank has of a term that `tp` and `ep` cut, layers cut by `pp`, whole experts shared by `moe_ep`.
 
     Work and traffic are those of a whole pass through all stages; stored is what the fullest stage holds. A part that
-    nobody may cut is whole on every rank. With a `tile` the shards of experts are computed in whole tiles.
+    nobody may cut is whole on every rank. With a `tile` the shards of experts are computed in whole tiles. `split`
+    says whether TP cuts the cache by "heads" or by "tokens".
     """
     cut, tp, ep = term.cut, mapping.tp, mapping.ep
     if cut.shard == "experts":
@@ -178,7 +184,7 @@ def hold(term: Term, mapping: Mapping, policy: str = "even", tile: Numeric = 0.0
         share = _held(cut.experts, ep * mapping.moe_ep, policy) / columns
         return Held(term, share, _padding(cut, columns, tile) / (tp * ep))
     if cut.shard in ("latent", "cache"):
-        return Held(term, _cached(cut, tp, policy), _held(cut.heads, tp, policy))
+        return Held(term, _cached(cut, tp, policy, split), _held(cut.heads, tp, policy))
     if cut.shard == "none":
         share = 1 / tp if policy == "even" else np.ones_like(tp)
     elif cut.shard == "heads":
@@ -191,10 +197,16 @@ def hold(term: Term, mapping: Mapping, policy: str = "even", tile: Numeric = 0.0
 
 
 def shard(
-    model: Transformer, mapping: Mapping, precision: Precision, phase: Phase, policy: str, tile: Numeric = 0.0
+    model: Transformer,
+    mapping: Mapping,
+    precision: Precision,
+    phase: Phase,
+    policy: str,
+    tile: Numeric = 0.0,
+    split: str = "heads",
 ) -> tuple[Held, ...]:
     """Return what the fullest rank has of a model, alike terms summed."""
-    return tuple(hold(term, mapping, policy, tile) for term in model.summed_terms(precision, phase))
+    return tuple(hold(term, mapping, policy, tile, split) for term in model.summed_terms(precision, phase))
 
 
 def numbered(arrays: Iterable[NDArray]) -> tuple[NDArray, NDArray]:

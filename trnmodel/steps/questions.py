@@ -60,6 +60,10 @@ ELSEWHERE: Lines[str, frozenset[str]] = {
         """decode_matmul_share lone_core_cache_passes host_logit_bytes_per_s step_overhead_s dense_layer_s sequence_s
         graph_doubling_s expert_core_s expert_gather_reads expert_serial_s p99_over_p50""".split()
     ),
+    "memory": frozenset(
+        """scratchpad_page_bytes collective_buffer_bytes code_bytes_per_layer ring_bytes_per_layer
+        microcode_bytes_per_core runtime_bytes first_rank_bytes memory_share""".split()
+    ),
     "experts": frozenset(
         "expert_core_s expert_gather_reads expert_block_s expert_serial_s dispatch_traffic_ratio".split()
     ),
@@ -242,12 +246,12 @@ class StepQuestion(InferenceQuestion):
     def impossible(self, time_s: NDArray, memory_bytes: NDArray) -> NDArray:
         """Return the bits of why a point cannot exist; 0 where it can."""
         s = self.setting
-        return self.illegal() | np.isnan(time_s) * UNKNOWN | (memory_bytes > s.hbm_bytes / s.sharing) * TOO_LARGE
+        return self.illegal() | np.isnan(time_s) * UNKNOWN | (memory_bytes > s.room_bytes / s.sharing) * TOO_LARGE
 
     def elsewhere(self) -> frozenset[str]:
-        """Return the values of the other phase, and those of experts and of exchanges where the step has none."""
+        """Return the values of memory and of the other phase, and those of experts and exchanges where it has none."""
         s = self.setting
-        names = ELSEWHERE[s.phase]
+        names = ELSEWHERE[s.phase] | ELSEWHERE["memory"]
         if s.at.ranks_per_bank <= 1:
             names |= {"lone_core_cache_passes"}  # of cores that share a bank
         if not s.outline.experts:
@@ -419,8 +423,8 @@ class MemoryQuestion(InferenceQuestion):
         input_tokens = self.context if self.input_tokens is None else self.input_tokens
         kinds = stored_kinds(s, self.batch, self.context, *prefilled_tokens(s, self.prompts, input_tokens))
         whole = total(kinds.values())
-        first, even = whole + s.e.first_rank_bytes, s.hbm_bytes / s.sharing
-        left = left_in_bank_bytes(s.hbm_bytes, s.sharing, whole)
+        first, even = whole + s.stored.first_rank_bytes, s.room_bytes / s.sharing
+        left = left_in_bank_bytes(s.room_bytes, s.sharing, whole)
         mask = (
             self.illegal()
             | np.isnan(s.hbm_bytes) * UNKNOWN

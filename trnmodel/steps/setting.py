@@ -115,12 +115,17 @@ class Rates(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """Bytes that a rank stores whatever the batch is: the fullest stage's weights, and its share of the runtime's."""
+    """Bytes that a rank stores whatever the batch is: the fullest stage's weights, and its share of the runtime's.
+
+    `first_rank_bytes` are those that the first of several ranks stores beyond them.
+    """
 
     weight_bytes: NDArray
     collective_buffer_bytes: NDArray
     ring_bytes: NDArray
     code_bytes: NDArray
+    runtime_bytes: NDArray
+    first_rank_bytes: NDArray
 
 
 class Points(NamedTuple):
@@ -204,6 +209,11 @@ class Setting:
         return self.picked(piece, teams={name: Team(*map(piece.of, team)) for name, team in self.teams.items()})
 
     @property
+    def room_bytes(self) -> Numeric:
+        """Memory that the software may use of a bank: all of it, or the share that a server is allowed."""
+        return self.hbm_bytes * self.e.memory_share
+
+    @property
     def places(self) -> tuple[Any, ...]:
         """Arrays with a place for each point, or for each mapping that broadcasts with them."""
         return self.degrees if self.index is None else (self.index,)
@@ -228,8 +238,8 @@ class Setting:
     @property
     def listed(self) -> Setting:
         """The setting with a burden for each term by itself, to be listed in a breakdown."""
-        terms = (term for term in self.model.terms(self.precision, self.phase) if term.layers)
-        shares = (hold(term, self.mapping, self.e.kv_head_policy, self.e.expert_tile_columns) for term in terms)
+        e, terms = self.e, (term for term in self.model.terms(self.precision, self.phase) if term.layers)
+        shares = (hold(term, self.mapping, e.kv_head_policy, e.expert_tile_columns, e.cache_split) for term in terms)
         return replace(self, burdens=tuple(burden(h) for h in shares)).everywhere
 
 
@@ -279,7 +289,8 @@ def _resolved(specs: tuple[Any, ...], phase: Phase, timed: bool, mapping: Mappin
     wide, outline = dtypes.storage_bytes("activations"), chosen.outline(phase)
     if not outline.layers:
         refuse("model", chosen.id, "an encoder has no decode step")
-    held = shard(chosen, mapping, dtypes, phase, e.kv_head_policy, e.expert_tile_columns)
+    held = shard(chosen, mapping, dtypes, phase, e.kv_head_policy, e.expert_tile_columns, e.cache_split)
+    tables = sum(t.stored_bytes for t in chosen.terms(dtypes, phase) if t.part and t.part.shard == "vocabulary")
     return Setting(
         model=chosen,
         system=at.where,
@@ -293,7 +304,7 @@ def _resolved(specs: tuple[Any, ...], phase: Phase, timed: bool, mapping: Mappin
         degrees=Degrees(*(plain(getattr(mapping, name)) for name in CUTS)),
         burdens=tuple(Burden(*map(plain, b)) for b in _summed(map(burden, held))),
         rates=rates_of(at, e, dtypes, phase) if timed else NO_RATES,
-        stored=Stored(*map(plain, _stored(held, mapping, outline, e))),
+        stored=Stored(*map(plain, _stored(held, mapping, outline, e, at.lnc, tables))),
         teams={name: Team(plain(getattr(mapping, name)), plain(mapping.extent(name)[0])) for name in DEGREES},
         hbm_bytes=plain(at.hbm_bytes),
         sharing=at.sharing(mapping.ranks),
@@ -338,12 +349,16 @@ def rates_of(at: Site, e: Efficiencies, precision: Precision, phase: str) -> Rat
     return Rates(*map(plain, rates))
 
 
-def _stored(held: Iterable[Held], mapping: Mapping, outline: Outline, e: Efficiencies) -> Stored:
-    """Return the bytes that the fullest rank stores whatever the batch is."""
-    layers = np.ceil(outline.layers / mapping.pp)
+def _stored(
+    held: Iterable[Held], mapping: Mapping, outline: Outline, e: Efficiencies, cores: int, table_bytes: float
+) -> Stored:
+    """Return the bytes that the fullest rank stores whatever the batch is; `table_bytes` are of the vocabulary."""
+    layers, whole = np.ceil(outline.layers / mapping.pp), e.first_rank_tables == "whole"
     return Stored(
         sum(h.term.stored_bytes * h.stored for h in held) * fullest_share(outline.layers, mapping.pp),
-        np.where(mapping.tp > 1, e.collective_buffer_bytes, 0.0),
+        np.where(mapping.replica_ranks > 1, e.collective_buffer_bytes, 0.0),
         layers * e.ring_bytes_per_layer,
-        layers * e.code_bytes_per_layer,
+        layers * e.code_bytes_per_layer + cores * e.microcode_bytes_per_core,
+        np.asarray(e.runtime_bytes),
+        np.where(mapping.replica_ranks > 1, e.first_rank_bytes, 0.0) + whole * table_bytes * (1 - 1 / mapping.tp),
     )

@@ -28,6 +28,7 @@ KINDS: Mapping[str, str] = {
     "collective_buffer_bytes": "collective buffers",
     "ring_bytes": "DMA rings",
     "code_bytes": "code",
+    "runtime_bytes": "runtime",
 }
 EXTRA = "first rank's extra"
 ORDINARY, FIRST = "ordinary rank", "first rank"
@@ -45,12 +46,15 @@ def symbols(d: Deployment, batch: float, context: float) -> list[tuple[str, ...]
         ("P", "scratchpad_page_bytes", "page of the scratchpad", d.e.scratchpad_page_bytes),
         ("r", "ring_bytes_per_layer", "DMA rings of a layer", d.e.ring_bytes_per_layer),
         ("x", "code_bytes_per_layer", "code of a layer", d.e.code_bytes_per_layer),
+        ("y", "microcode_bytes_per_core", "microcode of a physical core", d.e.microcode_bytes_per_core),
         ("a", "collective_buffer_bytes", "buffers of collectives", d.e.collective_buffer_bytes),
-        ("F", "first_rank_bytes", "what the first rank holds more", d.e.first_rank_bytes),
+        ("b", "runtime_bytes", "what the process of a rank and its library keep", d.e.runtime_bytes),
+        ("F", "", "what the first rank holds more", float(fit.first_rank_total_bytes - fit.total_bytes)),
     ]
     return [(*labels, format_quantity(held, "B", 4)) for *labels, held in stored] + [
         ("", "batch, context", "sequences; tokens that each may have", f"{batch:g}, {context:g}"),
         ("n", "tp", "ranks that share out a layer (TP)", f"{float(d.mapping.tp):g}"),
+        ("u", "memory_share", "share of the memory that the software may use", f"{float(d.e.memory_share):.3g}"),
         ("rank", "lnc", "a logical NeuronCore, of LNC physical ones", f"{where.lnc}"),
     ]
 
@@ -89,7 +93,7 @@ def verdict(fit: MemoryFit) -> str:
     --------
     >>> from trnmodel.steps.mapping import Mapping
     >>> verdict(Deployment(model="llama-3.1-405b", system="inf2.48xlarge", mapping=Mapping(tp=8)).fit(1, 2048))
-    'does not fit: 99.8 of 16 GiB'
+    'does not fit: 97.3 of 16 GiB'
     """
     stored, held = float(fit.first_rank_total_bytes), float(fit.first_rank_capacity_bytes)
     sizes = f"{format_digits(stored / GIB, 3)} of {format_digits(held / GIB, 3)} GiB"

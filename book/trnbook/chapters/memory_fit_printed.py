@@ -13,7 +13,7 @@ from trnmodel.catalog import load
 from trnmodel.evidence.fit import readable
 from trnmodel.evidence.questions import stored_bytes
 from trnmodel.evidence.readings import TRAINING, Reading
-from trnmodel.evidence.rows import MEASURED, read_rows
+from trnmodel.evidence.rows import LATER, MEASURED, THIRD, read_rows
 from trnmodel.evidence.score import shipped
 from trnmodel.models.transformer import model as read_model
 from trnmodel.steps.assemble import FIRST_BUCKET
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 PRINTED = load.DATA / "evidence" / "printed_memory.csv"
 FOOTPRINT = "memory-footprint"
+ANCHOR_STACK = "optimum-neuron-2025"  # the software of the measured footprint, whose owners solved the capacities
 SHAPES, CONSTANT, SUM = "shapes", "this row", "sum of parts"
 BASES: Mapping[str, str] = {
     "memory:weights": SHAPES,
@@ -119,9 +120,10 @@ def _size(r: Reading) -> tuple[float, float]:
 def _runs() -> list[Reading]:
     """Return served configurations on Trainium and Inferentia with known model and length, each once."""
     runs: dict[tuple, Reading] = {}
-    for case in readable(row for row in read_rows(MEASURED) if row["kind"] != FOOTPRINT):
+    rows = (row for path in (MEASURED, LATER, THIRD) for row in read_rows(path))
+    for case in readable(row for row in rows if row["kind"] != FOOTPRINT):
         r = case.reading
-        if r.meaning.startswith(TRAINING):
+        if r.meaning.startswith((TRAINING, "memory:")):
             continue
         if r.model and r.where.startswith(("trn", "inf")) and r.stack != "ideal" and _size(r)[1] > 0:
             runs.setdefault((r.model, r.where, r.mapping, _size(r), str(r.precision)), r)
@@ -186,7 +188,7 @@ def capacities() -> pd.DataFrame:
         if row.quantity not in PREFILL:
             continue
         chunk = rule("chunk_tokens") if row.quantity == "context_chunked" else None
-        d = Deployment(model=row.model, system=row.system, mapping=Degrees(tp=int(row.tp)))
+        d = Deployment(model=row.model, system=row.system, mapping=Degrees(tp=int(row.tp)), stack=ANCHOR_STACK)
         printed, batch = load.parse_number(row.printed)[0], int(row.batch)
         plain, scored = (_longest(d, batch, chunk, scores) for scores in (False, True))
         errors = {"error": plain / printed - 1, "with_scores": scored, "error_with_scores": scored / printed - 1}

@@ -43,7 +43,7 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
     ),
     "attention": (
         *("lone_core_cache_passes", "score_passes", "state_stream_bytes_per_s", "recurrent_token_s"),
-        *("kv_head_policy", "context_bucket", "context_exchange"),
+        *("kv_head_policy", "cache_split", "context_bucket", "context_exchange"),
     ),
     "layers": ("layer_s", "dense_layer_s", "graph_layers", "graph_doubling_s", "prefill_layer_s"),
     "routing of experts": (
