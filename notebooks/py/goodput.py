@@ -228,13 +228,13 @@ view
 
 # %% tags=["hide-input"]
 pair = lane_pair(spec)
-low, high = (end * 1e6 * HOUR for end in those.range("link_failures_per_s"))
+low, high = (end * 1e6 * HOUR for end in those.range("lane_failures_per_s"))
 if pair:
     cases = {"spare lanes": (pair[1], "hot"), "no spare lanes": (pair[0], "hot"), "racks drained": (pair[1], "drain")}
-    swept = tables.swept(cases, "link_failures_per_s", np.geomspace(low / 10, high * 10, 25) / 1e6 / HOUR, **ask)
-    swept = swept.assign(link_failures=swept.link_failures_per_s * 1e6 * HOUR)
+    swept = tables.swept(cases, "lane_failures_per_s", np.geomspace(low / 10, high * 10, 25) / 1e6 / HOUR, **ask)
+    swept = swept.assign(link_failures=swept.lane_failures_per_s * 1e6 * HOUR)
     ends = {
-        name: np.interp([low, those.link_failures_per_s * 1e6 * HOUR, high], one.link_failures, one.goodput)
+        name: np.interp([low, those.lane_failures_per_s * 1e6 * HOUR, high], one.link_failures, one.goodput)
         for name, one in swept.groupby("of")
     }
     gains = 100 * (ends["spare lanes"] - ends["no spare lanes"])
@@ -254,7 +254,7 @@ view
 # %% tags=["hide-input"]
 first = (guards(pair[1]) if pair else guards(spec))[:1]
 Markdown(
-    f"At our middle rate of {format_digits(those.link_failures_per_s * 1e6 * HOUR, 2)} failures in a million hours of a link they are worth {format_digits(gains[1], 2)} points of the time: "
+    f"At our middle rate of {format_digits(those.lane_failures_per_s * 1e6 * HOUR, 2)} failures in a million hours of a link they are worth {format_digits(gains[1], 2)} points of the time: "
     f"{format_digits(100 * ends['no spare lanes'][1], 3)}% without, {format_digits(100 * ends['spare lanes'][1], 3)}% with them. "
     f"A {first[0].name} with its {tm.units.counted(first[0].links, 'link')} is one of {first[0].parts}, of which {first[0].spares} may be out. "
     + (

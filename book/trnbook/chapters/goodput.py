@@ -43,7 +43,7 @@ HOW: Mapping[str, str] = {"hot": "trays swapped", "drain": "racks drained"}
 INPUTS: Mapping[str, str] = {
     "interruptions_per_chip_s": "interruptions of a chip",
     "repaired_share": "share that is repaired",
-    "link_failures_per_s": "failures of a link",
+    "lane_failures_per_s": "failures of a link",
     "switch_failures_per_s": "failures of a switch",
     "restart_s": "time to restart",
     "swap_s": "time to swap a tray",

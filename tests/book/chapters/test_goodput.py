@@ -76,9 +76,9 @@ def test_spare_lanes_are_worth_nothing_where_no_link_fails():
     fleet = replace(FLEET, switch_failures_per_s=0.0, ranges={})
     ways = {"with": (pair[1], "hot"), "without": (pair[0], "hot")}
     wide = tables.swept(
-        ways, "link_failures_per_s", np.array([1e-15, 1e-9]), chips=4096, model="llama-3.1-8b", fleet=fleet
+        ways, "lane_failures_per_s", np.array([1e-15, 1e-9]), chips=4096, model="llama-3.1-8b", fleet=fleet
     )
-    wide = wide.pivot(index="link_failures_per_s", columns="of", values="goodput")
+    wide = wide.pivot(index="lane_failures_per_s", columns="of", values="goodput")
     gain = (wide["with"] - wide["without"]).tolist()
     assert gain[0] == pytest.approx(0, abs=1e-6)
     assert gain[1] > 0.005
@@ -88,7 +88,7 @@ def test_limping_racks_are_those_of_the_answer(found):
     """Any of 256 x 64 AEC links out: 1 - (1 - q)^n with q = rate x T / (1 + rate x T)."""
     limps = planner.limping(TORUS, FLEET, 16_384).set_index("part")
     assert limps.speed.prod() == pytest.approx(float(found["torus", "hot"].speed))
-    away = FLEET.link_failures_per_s * FLEET.swap_s
+    away = FLEET.lane_failures_per_s * FLEET.swap_s
     assert limps["any"]["aec link"] == pytest.approx(1 - (1 - away / (1 + away)) ** (256 * 64))
     assert len(planner.limping("hgx-h100", FLEET, 8)) == 0
 
