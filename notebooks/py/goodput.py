@@ -235,7 +235,9 @@ view
 built = tables.alternatives(names, called, **ask)
 if len(built):
     view = charts.table(
-        built, caption="Useful share of the time by what the redundant lanes of a chip end on", download="redundant-lanes"
+        built,
+        caption="Useful share of the time by what the redundant lanes of a chip end on",
+        download="redundant-lanes",
     )
 else:
     view = Markdown("None of these systems has redundant lanes that could end elsewhere.")
