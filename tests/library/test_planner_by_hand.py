@@ -195,7 +195,7 @@ def test_a_tdp_that_is_given_makes_the_watts_of_the_rack():
 
 
 def test_parts_of_a_guard():
-    """A plane of 18 chips is 18 links of 8 lanes to each switch; 3 lanes, a cable and 2 switches: 3 x 5 + 11 + 2 x 7."""
+    """A plane of 18 chips is 18 links of 8 lanes to a switch; 3 lanes, a cable and 2 switches: 3 x 5 + 11 + 2 x 7."""
     switch, cable = redundancy.guards(WIDE)
     assert (switch.groups, switch.parts, switch.lanes, switch.cables, switch.switches) == (8, 10, 144, 0, 1)
     assert (cable.groups, cable.parts, cable.spares, cable.lanes, cable.cables, cable.switches) == (1, 72, 0, 0, 1, 0)

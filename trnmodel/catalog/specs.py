@@ -445,9 +445,9 @@ class Precision:
     `weights`, `experts` (as the weights unless given), `kv` and `activations` are storage; `compute` is the dtype of
     the linear layers' matrix multiply, `attention` that of the attention's. W4A8 is MXFP4 storage, MXFP8 compute.
 
-    With `sparse`, linear layers multiply at the peak that a chip prints for structured sparsity, such as 4 of 16 weights
-    on Trainium2: the caller says that the model was pruned to it. Weights are stored and read whole all the same. A
-    chip without such a peak for `compute` refuses it.
+    With `sparse`, linear layers multiply at the peak that a chip prints for structured sparsity: the caller says that
+    the model was pruned to it. Weights are stored and read whole all the same. A chip without such a peak for `compute`
+    refuses it.
 
     Raises
     ------

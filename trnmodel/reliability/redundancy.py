@@ -28,7 +28,7 @@ SWAPS = ("hot", "drain")
 class Guard(NamedTuple):
     """Parts of a domain's fabric that fail by themselves: in each of `groups`, `spares` of its `parts` may be out.
 
-    A part is a lane, a link, or a switch with its links; `lanes` counts lanes of a backplane, and `cables` the links that
+    A part is a lane, a link, or a switch with its links; `lanes` counts lanes of a backplane, `cables` the links that
     leave the rack or the instance. `left` is the rate left to the slowest chip with one more part out.
     """
 

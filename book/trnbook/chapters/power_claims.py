@@ -75,7 +75,7 @@ def claim_sets(
     Compute is claimed of whole systems, and divided by their numbers of chips. Speed over work per joule is the ratio
     of power: 3 times the speed over 5 times the tokens per megawatt is 0.6, which is 40 % less power, so that these
     three are one set of claims. Read as energy, a cut of 40 % is 1 / 0.6 = 1.67 times the work per joule, which no
-    claim of efficiency allows. Watts are held against the range of TDP of both chips; where a side is open, so are they.
+    claim of efficiency allows. Watts are held against the range of TDP of both chips, and are open where a side is.
 
     Examples
     --------
