@@ -46,7 +46,7 @@ NEEDED = {
     ),
 }
 Fabric = Literal["single", "switch", "mesh", "torus", "planes"]
-RedundantLaneEnds = Literal["", "active switches"]
+RedundantLaneEnds = Literal["other switches", "active switches"]
 Status = Literal["for rent", "announced", "analyst", "our reading", "custom"]
 AVAILABILITY: tuple[Status, ...] = get_args(Status)  # what can be had first comes first; "custom" is of a caller
 GPU_MAKERS = ("NVIDIA", "AMD")
@@ -86,7 +86,7 @@ class System(Spec):
 
     A rack that is drawn as one switch has `backplane_links_per_chip` where its links leave the trays of its chips: each
     goes to another switch behind a backplane. `redundant_lane_ends` says whether the redundant lanes of a chip end on
-    the switches of its active ones ("active switches"); else they end on switches beyond those, if the rack has any.
+    "other switches", if the rack has any beyond those of its active lanes, or on the "active switches" themselves.
 
     `status` is what a buyer can get (`AVAILABILITY`); a system made by a caller is "custom". `alternative_of` is the id
     of the system of which this one is another reading or another build; it is empty for that system itself.
@@ -148,7 +148,7 @@ class System(Spec):
     lane_id: str = ""
     scaleup_lanes: Mapping[str, float] = mapping_field()
     scaleup_lanes_redundant: float = 0.0
-    redundant_lane_ends: RedundantLaneEnds = ""
+    redundant_lane_ends: RedundantLaneEnds = "other switches"
     port_lanes: float = NAN
     plane_positions: str = ""
     switch_trays_per_rack: float = 0.0
@@ -209,7 +209,7 @@ class System(Spec):
             refuse(f"{self.id}: racks", self.racks, "allowed are 1 and 2 where racks are joined chip by chip")
         if switched and not self.scaleup_lanes.keys() >= set(MEDIA):
             refuse(f"{self.id}: scaleup_lanes", dict(self.scaleup_lanes), f"allowed are lanes of {', '.join(MEDIA)}")
-        if self.redundant_lane_ends:
+        if self.redundant_lane_ends == "active switches":
             self._check_redundant_lanes()
         rates = self.scaleup_bytes_per_s_per_dir.keys()
         parts = {"instance", "ultraserver"} if len(shape) == len(AXES) else {"instance"}

@@ -119,7 +119,7 @@ def _rack_switches(net: Topology) -> list[Guard]:
     spares = len(plane) - int(spec.scaleup_lanes["backplane"] // spec.port_lanes)
     left = rate_left(net, net.without(switches=plane[: spares + 1]))
     planes, links = len(inner) // len(plane), net.graph.degree(plane[0])
-    if not spec.redundant_lane_ends:
+    if spec.redundant_lane_ends == "other switches":
         return [Guard("rack switch", planes, len(plane), spares, links * spec.port_lanes, 0, 1, left)]
     chip, more = next(iter(net.graph[plane[0]])), int(spec.redundant_lanes_per_link)
     one = rate_left(net, net.without(links=[(chip, plane[0])]))
@@ -162,7 +162,7 @@ def rack_alternatives(system: str | System) -> dict[str, System]:
     if pair is None:
         return found
     trays = int(spec.switch_trays_per_rack)
-    if trays == pair[0].switch_trays_per_rack and not spec.redundant_lane_ends:
+    if trays == pair[0].switch_trays_per_rack and spec.redundant_lane_ends == "other switches":
         try:
             ends = replace(spec, redundant_lane_ends="active switches")
         except ValueError:  # the switches have no lanes for them
