@@ -35,6 +35,7 @@ def steps():
         tm.prefill(model, "trn2.48xlarge", batch=4, input_tokens=2000, **ask)
         tm.memory_fit(model, "trn2.48xlarge", batch=4, context=2000, **ask)
     tm.memory_fit(DENSE, "trn2.48xlarge", tm.Mapping(tp=4, lnc=1), batch=4, context=2000)
+    tm.decode_step(EXPERTS, "trn2.48xlarge", degrees, batch=16, context=2000, efficiencies="hand-tuned")
     half = replace(IDEAL, id="half", phase_overlap=0.5, kv_head_policy="replicate")
     tm.decode_step(DENSE, "trn2.48xlarge", tm.Mapping(tp=4), batch=2, context=100, efficiencies=half)
     blocks = replace(IDEAL, id="blocks", prefill_experts="blocks", expert_block_tokens=512, expert_tile_columns=128)

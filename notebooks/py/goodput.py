@@ -13,7 +13,7 @@
 
 # %% tags=["parameters"]
 system: str = "trn3-nl72x2-pcie160"
-systems: list[str] = ["trn3-nl32x2-pcie160", "trn3-nl32x2-torus", "trn2-ultraserver"]
+systems: list[str] = ["trn3-nl32x2-pcie160", "trn3-nl32x2-torus", "trn2-ultraserver", "gb200-nvl72"]
 chips: int = 16384
 model: str = "llama-3.1-405b"
 swap: str = "hot"
@@ -90,9 +90,9 @@ Markdown(
             f"By AWS's own lane map, with {f'{one.system.scaleup_lanes_redundant:g}' if one.system.scaleup_lanes_redundant else 'no'} spare lanes a chip, it is {tables.percent(one)}. "
             for one in mapped.values()
         )
-        + "**No failure rate of Trainium2 or Trainium3, of a NeuronSwitch or of a backplane link is published.** Rates of "
-        f"{'chips lie between those of fleets of GPUs' if fleet == 'borrowed' else f'chips are those of {those.name}'}, those of links between the network of "
-        "Llama 3 and a default of another program. The band moves each rate and time to its ends by itself and joins them as squares. "
+        + "**No failure rate of Trainium2 or Trainium3, of a NeuronSwitch or of a backplane is published.** Rates of "
+        f"{'chips lie between those of fleets of GPUs' if fleet == 'borrowed' else f'chips are those of {those.name}'}. The rate of a backplane lane is inferred from what "
+        "GB200 NVL72 loses beyond H100, and cables between racks fail as those of TPU v4 and of Alibaba's network do. Every rack has the same rates. The band moves each rate and time to its ends by itself and joins them as squares. "
         + (
             ""
             if chips >= uptimes.LARGE
@@ -156,7 +156,7 @@ counted = tm.fleet("llama-3-h100")
 Markdown(
     f"What stops a job of GPUs, by count (Llama 3, {sum(counted.interruptions.values()):g} interruptions in 54 days): "
     + ", ".join(f"{part} {share:.0%}" for part, share in counted.causes.items())
-    + ". Hosts, scale-out network and software are in the rate of a chip here; links of a scale-up backplane are not, and come on top."
+    + ". Hosts, scale-out network, software and the NVLinks of a board are in the rate of a chip; lanes of a scale-up backplane and cables between racks are not, and come on top."
 )
 
 # %% [markdown]
@@ -223,29 +223,46 @@ view
 # %% [markdown]
 # ## What spare lanes are worth
 #
-# A chip with more backplane lanes than it uses, and switches at their ends, loses nothing when a link or a switch fails: a spare takes over until the
+# A chip with more backplane lanes than it uses, and switches at their ends, loses nothing when a lane or a switch fails: a spare takes over until the
 # part is swapped. Without them the job stops and then limps.
+#
+# A Trainium3 chip has 16 redundant lanes, and the bill charges them in every rack. In the NL72x2 rack they end on two more switches per plane. In the NL32x2
+# rack as drawn, with four switch trays, they end on nothing. SemiAnalysis writes that designs with a fifth tray will exist. The 160-lane switches of the four
+# trays have just enough lanes for them too: then a lane may fail, and a switch may not. The table shows these ways beside each other; which of them AWS
+# builds is not published.
+
+# %% tags=["hide-input"]
+built = tables.alternatives(names, called, **ask)
+if len(built):
+    view = charts.table(
+        built,
+        caption="Useful share of the time by what the redundant lanes of a chip end on",
+        download="redundant-lanes",
+    )
+else:
+    view = Markdown("None of these systems has redundant lanes that could end elsewhere.")
+view
 
 # %% tags=["hide-input"]
 pair = lane_pair(spec)
-low, high = (end * 1e6 * HOUR for end in those.range("link_failures_per_s"))
+low, high = (end * 1e6 * HOUR for end in those.range("lane_failures_per_s"))
 if pair:
     cases = {"spare lanes": (pair[1], "hot"), "no spare lanes": (pair[0], "hot"), "racks drained": (pair[1], "drain")}
-    swept = tables.swept(cases, "link_failures_per_s", np.geomspace(low / 10, high * 10, 25) / 1e6 / HOUR, **ask)
-    swept = swept.assign(link_failures=swept.link_failures_per_s * 1e6 * HOUR)
+    swept = tables.swept(cases, "lane_failures_per_s", np.geomspace(low / 10, high * 10, 25) / 1e6 / HOUR, **ask)
+    swept = swept.assign(lane_failures=swept.lane_failures_per_s * 1e6 * HOUR)
     ends = {
-        name: np.interp([low, those.link_failures_per_s * 1e6 * HOUR, high], one.link_failures, one.goodput)
+        name: np.interp([low, those.lane_failures_per_s * 1e6 * HOUR, high], one.lane_failures, one.goodput)
         for name, one in swept.groupby("of")
     }
     gains = 100 * (ends["spare lanes"] - ends["no spare lanes"])
     view = charts.lines(
         swept,
-        x="link_failures",
+        x="lane_failures",
         y="goodput",
         color="of",
         log_x=True,
         caption=f"{spec.scaleup_lanes_redundant:g} spare lanes are worth {format_digits(min(gains), 2)} to {format_digits(max(gains), 2)} points",
-        under=f"{m.id} on {tm.units.counted(chips, 'chip')} of {here}, spare lanes with and without switches at their ends; our range of a link is {format_digits(low, 2)} to {format_digits(high, 2)} (estimate, D)",
+        under=f"{m.id} on {tm.units.counted(chips, 'chip')} of {here}, spare lanes with and without switches; our range of a lane is {format_digits(low, 2)} to {format_digits(high, 2)} in 1e6 h (estimate, D)",
     )
 else:
     view = Markdown(f"{here} has no spare backplane lanes, or no switches at their ends.")
@@ -254,9 +271,9 @@ view
 # %% tags=["hide-input"]
 first = (guards(pair[1]) if pair else guards(spec))[:1]
 Markdown(
-    f"At our middle rate of {format_digits(those.link_failures_per_s * 1e6 * HOUR, 2)} failures in a million hours of a link they are worth {format_digits(gains[1], 2)} points of the time: "
+    f"At our middle rate of {format_digits(those.lane_failures_per_s * 1e6 * HOUR, 2)} failures of a lane in a million hours they are worth {format_digits(gains[1], 2)} points of the time: "
     f"{format_digits(100 * ends['no spare lanes'][1], 3)}% without, {format_digits(100 * ends['spare lanes'][1], 3)}% with them. "
-    f"A {first[0].name} with its {tm.units.counted(first[0].links, 'link')} is one of {first[0].parts}, of which {first[0].spares} may be out. "
+    f"A {first[0].name} with its {tm.units.counted(first[0].lanes, 'lane')} is one of {first[0].parts}, of which {first[0].spares} may be out. "
     + (
         f"{here} as it is has no switches at the ends of its spare lanes; it stands at {tables.percent(goodputs[here, 'hot'])} with trays swapped."
         if guards(spec)[:1] != first
@@ -270,6 +287,9 @@ Markdown(
 
 # %% [markdown]
 # ## Swap while it runs, or drain the rack?
+#
+# SemiAnalysis writes that operators of an NVL72 must drain the rack before they swap a switch tray, and that AWS's racks with a spare tray need no drain. Of an
+# NVL72 the figures for drained racks count for switches, and those for swapped trays for its chips.
 
 # %% tags=["hide-input"]
 hours = np.geomspace(0.1, 240, 31)
@@ -294,7 +314,7 @@ hot, drain = goodputs[here, "hot"], goodputs[here, "drain"]
 Markdown(
     f"Swapping a tray takes {tm.units.counted(hot.failure_domain_chips, 'chip')} out for {format_duration(those.swap_s)}, draining takes {tm.units.counted(drain.failure_domain_chips, 'chip')} for "
     f"{format_duration(those.repair_s)}"
-    + (" and does so for a link that a spare covers" if any(one.spares for one in guards(spec)) else "")
+    + (" and does so for a lane that a spare covers" if any(one.spares for one in guards(spec)) else "")
     + (
         f": the job then stops every {format_duration(float(drain.mtbf_s))} instead of {format_duration(float(hot.mtbf_s))}"
         if hot.mtbf_s > 1.1 * drain.mtbf_s
@@ -399,9 +419,11 @@ bounds = f" ({len(fair) - len(points)} printed as a bound alone)" if len(fair) >
 error = (points.predicted - points.share).abs().median()
 charts.table(
     printed[["what", "chips", "measure", "printed"]].assign(
-        predicted=bands, inside=printed.inside, **{"loss over printed": printed.lost_ratio.round(2)}
+        predicted=bands,
+        inside=printed.inside,
+        **{"loss over printed": printed.lost_ratio.round(2), "no prediction since": printed.no_prediction},
     ),
-    caption=f"Of {len(fair)} large jobs that restart without people {int(fair.inside.sum())} lie in the band; predicted is ours",
+    caption=f"{int(printed.inside.sum())} of all {len(printed)} printed uptimes lie in the band, and {int(fair.inside.sum())} of the {len(fair)} that are predictions",
     download="uptimes",
 )
 
@@ -411,7 +433,7 @@ by_hand = uptimes.rows()[1]
 assert fair.inside.any()
 trainium = printed.iloc[0]
 Markdown(
-    f"**{int(fair.inside.sum())} of {len(fair)} lie in the band{bounds}, the median is {format_digits(100 * error, 2)} points off**; predicted losses are {points.lost_ratio.min():.1f} to {points.lost_ratio.max():.1f} times those printed. "
+    f"**{int(printed.inside.sum())} of all {len(printed)} lie in the band, {int(fair.inside.sum())} of the {len(fair)} that are predictions{bounds}; of these the median is {format_digits(100 * error, 2)} points off**; predicted losses are {points.lost_ratio.min():.1f} to {points.lost_ratio.max():.1f} times those printed. "
     f"The only one of Trainium: {trainium.printed} of the time on {trainium.chips:,.0f} chips of Trainium1, here {100 * trainium.predicted:.1f}% ({100 * trainium.predicted_low:.1f} to {100 * trainium.predicted_high:.1f}). "
     + "".join(
         f"{row.what} is not counted: the {row.used_for} was inferred from it. "
@@ -522,6 +544,9 @@ quoted = {
     "mlsysim-defaults",
     "xuzou-llama3",
     "orbital-gpu-failures",
+    "semianalysis-gb200",
+    "tpuv4-resiliency",
+    "alibaba-hpn",
 }
 used |= quoted | {row.source for row in uptimes.rows()}
 charts.table(

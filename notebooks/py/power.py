@@ -36,7 +36,7 @@ from trnbook import charts
 from trnbook.chapters import common, guard
 from trnbook.chapters import power as tables
 from trnbook.chapters import power_joules as joules
-from trnbook.chapters.power_claims import claim_sets, largest, region
+from trnbook.chapters.power_claims import READINGS, claim_sets, largest, region
 from trnbook.chapters.power_rack import compare, rack_power
 from trnbook.shared import ledger, software_kinds
 from trnmodel.catalog import facilities, load
@@ -426,8 +426,12 @@ Markdown(
 # %% [markdown]
 # ## What AWS claims
 #
-# Each claim is of speed or of work for each joule, of UltraServers of Trainium3 against those of Trainium2. A speed $s$ and a work for each
-# joule $w$, both of a chip, imply its watts: $P = s/w$ times those of Trainium2.
+# Each claim is of speed, of work for each joule or of power, of UltraServers of Trainium3 against those of Trainium2. A speed $s$ and a work for each
+# joule $w$ imply the power: $P = s/w$ times that of Trainium2. So three claims may be one: a speed, tokens per megawatt at that speed, and what is
+# left of the power.
+#
+# The press writes of 40 % less power for equivalent work, and that can be read in two ways. If it means the watts that are drawn while the work is done at the
+# speeds claimed, it is what the other two leave. If it means the joules of the same work, it is another claim of efficiency, and a much smaller one.
 
 # %% tags=["hide-input"]
 said, pair = facilities.claims(), [tm.system(name) for name in ("trn3-nl72x2-pcie160", "trn2-ultraserver")]
@@ -441,14 +445,17 @@ Markdown(
     + f". Compute is of {chips[0]:g} chips against {chips[1]:g}, so that **by hand** a chip has {said.claimed_ratio['peak compute']:g} x {chips[1]:g} / "
     f"{chips[0]:g} = {said.claimed_ratio['peak compute'] * chips[1] / chips[0]:.2f} times; "
     + "; ".join(
-        f"{cut:.0%} less power is 1 / {1 - cut:g} = {1 / (1 - cut):.2f} times the work for each joule"
+        f"{said.claimed_ratio['speed']:g} times the speed over {said.claimed_ratio['tokens per MW']:g} times the tokens per megawatt is "
+        f"{said.claimed_ratio['speed'] / said.claimed_ratio['tokens per MW']:.2f} of the power, and {cut:.0%} less is {1 - cut:.2f}; read as joules, {cut:.0%} less is "
+        f"1 / {1 - cut:g} = {1 / (1 - cut):.2f} times the work for each joule"
         for cut in said.claimed_cut.values()
     )
     + "."
 )
 
 # %% tags=["hide-input"]
-sets = claim_sets(tolerance=claim_tolerance)
+both = {reading: claim_sets(tolerance=claim_tolerance, reading=reading) for reading in READINGS}
+sets = both["power"]
 area, agreeing = region(sets, *pair), largest(sets)
 met = agreeing[agreeing.meets_tdp]
 most, count = int(area.held.max()), int((~sets.claims.str.contains("+", regex=False)).sum())
@@ -471,21 +478,24 @@ charts.regions(
 
 # %% tags=["hide-input"]
 charts.table(
-    agreeing.drop(columns="agree").replace({np.inf: np.nan}).rename(columns={"meets_tdp": "meets the TDP"}),
-    caption="Largest sets of claims that can be true together, and the watts of a Trainium3 that each implies; a dash is open",
+    pd.concat([largest(one).assign(read_as=reading) for reading, one in both.items()])
+    .drop(columns="agree")
+    .replace({np.inf: np.nan})
+    .rename(columns={"meets_tdp": "meets the TDP", "read_as": "less power is"}),
+    caption="Largest sets of claims that can be true together, by what less power means; a dash is open",
     download="claims",
 )
 
 # %% tags=["hide-input"]
 Markdown(
     (
-        f"Of {len(agreeing)} largest sets the TDP is met by "
+        f"Of {len(agreeing)} largest sets of this reading the TDP is met by "
         + "; ".join(f"{one.claims}, with {one.chip_w_low:,.0f} to {one.chip_w_high:,.0f} W" for one in met.itertuples())
         + ". "
         if len(met)
-        else "None of the largest sets meets the TDP. "
+        else "None of the largest sets of this reading meets the TDP. "
     )
-    + "A set that does not meet the TDP may be true of something else: of whole racks with their hosts, of a smaller format, or of software that got better."
+    + "A set that does not meet the TDP may be true of something else: of whole racks with their hosts, of the mean watts and not of the most, of a smaller format, or of software that got better."
 )
 
 # %% [markdown]

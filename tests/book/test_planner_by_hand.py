@@ -140,7 +140,7 @@ def test_watts_that_two_claims_imply_meet_a_tdp_or_not():
     """Were Trainium2 of 500 W: times 1.4 it is 700 W, times 2 1,000, the ends of Trainium3; both hold."""
     before = tm.system("trn2-ultraserver")
     before = replace(before, chip=replace(before.chip, tdp_w=500.0, ranges={}))
-    points = claimed.region(claimed.claim_sets(), WIDE, before)
+    points = claimed.region(claimed.claim_sets(reading="energy"), WIDE, before)
     assert facilities.ends(tm.system(WIDE).chip, "tdp_w") == (700, 1000)
     ratio = points.speed_ratio / points.efficiency_ratio
     np.testing.assert_array_equal(points.meets_tdp, (ratio >= 1.4) & (ratio <= 2.0))

@@ -339,8 +339,8 @@ def test_two_chips_of_a_graph_by_hand():
         ("ranks", tiers.phased_all_to_all_s, (1, (2.5,), (0.0,), (1.0,))),
         ("parts", spares.more_out, (2.5, 1, 0.1)),
         ("spares", spares.more_out, (3, 2.5, 0.1)),
-        ("parts", spares.worn_per_s, (2.5, 1, 0.1, 1)),
-        ("spares", spares.worn_per_s, (3, 2.5, 0.1, 1)),
+        ("parts", spares.unspared_per_s, (2.5, 1, 0.1, 1)),
+        ("spares", spares.unspared_per_s, (3, 2.5, 0.1, 1)),
         ("spares", spares.ready_share, (1, 2.5)),
     ],
 )

@@ -8,11 +8,13 @@ import pytest
 import trnmodel as tm
 from trnmodel.formulas import reliability
 from trnmodel.reliability.goodput import replica_availability
-from trnmodel.reliability.redundancy import failure_domain_chips, guards, idled
+from trnmodel.reliability.redundancy import failure_domain_chips, guards, idled, rack_alternatives
 
 HOUR, DAY = 3600.0, 86_400.0
 NL32, NL72, TORUS = "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160", "trn3-nl32x2-torus"
 FLEET = tm.fleet()
+RATED = {"interruptions_per_chip_s": 0.0, "lane_failures_per_s": 1e-9, "cable_failures_per_s": 3e-9}
+RATED |= {"switch_failures_per_s": 1e-8}
 
 
 def left(system):
@@ -60,7 +62,7 @@ def test_the_useful_share_is_near_meta_s_closed_form_where_losses_are_small():
 def test_a_plane_has_the_switches_of_its_lanes_and_the_rest_to_spare(system, active, spares, chips):
     """64 active lanes in ports of x8 are 8 switches; NL72x2 has 10 a plane, NL32x2 8: 16 more lanes end nowhere."""
     plane = guards(system)[0]
-    assert (plane.parts - plane.spares, plane.spares, plane.links) == (active, spares, chips)
+    assert (plane.parts - plane.spares, plane.spares, plane.lanes) == (active, spares, 8 * chips)
     fifth = guards(tm.system(NL32).with_switch_trays(5))[0]
     assert (fifth.parts, fifth.spares) == (10, 2)
 
@@ -89,17 +91,15 @@ def test_spare_lanes_turn_a_drained_rack_into_nothing():
     fleet = replace(FLEET, interruptions_per_chip_s=0.0, ranges={}, exposed_share=1.0)
     hot, drain = (tm.goodput(NL72, 16_384, checkpoint_bytes=0.0, fleet=fleet, swap=swap) for swap in ("hot", "drain"))
     assert hot.goodput > 0.95
-    assert drain.goodput < 0.7
+    assert drain.goodput < 0.8
     assert (hot.spare_chips, hot.failure_domain_chips, drain.failure_domain_chips) == (0, 4, 72)
 
 
 def test_the_drained_interruptions_are_all_links_and_switches_of_the_job():
-    """114 domains of 144 chips: 8 planes x 10 switches x (18 links + switch), and 72 cables, each at its own rate."""
-    fleet = replace(
-        FLEET, interruptions_per_chip_s=0.0, link_failures_per_s=1e-9, switch_failures_per_s=1e-8, ranges={}
-    )
+    """114 domains of 144 chips: 8 planes x 10 switches x (18 x 8 lanes + switch), and 72 cables, each at its rate."""
+    fleet = replace(FLEET, ranges={}, **RATED)
     job = tm.goodput(NL72, 114 * 144, checkpoint_bytes=0.0, fleet=fleet, swap="drain")
-    assert 1 / job.mtbf_s == pytest.approx(114 * (80 * (18e-9 + 1e-8) + 72e-9))
+    assert 1 / job.mtbf_s == pytest.approx(114 * (80 * (144e-9 + 1e-8) + 72 * 3e-9))
 
 
 def test_one_degraded_rack_slows_the_whole_job():
@@ -108,7 +108,8 @@ def test_one_degraded_rack_slows_the_whole_job():
     fleet = replace(
         FLEET,
         interruptions_per_chip_s=0.0,
-        link_failures_per_s=rate,
+        lane_failures_per_s=rate / 8,
+        cable_failures_per_s=rate,
         switch_failures_per_s=0.0,
         swap_s=away,
         restart_s=0.0,
@@ -150,16 +151,15 @@ def test_a_replica_of_a_rack_is_away_more_often_than_one_of_a_tray():
 
 
 def test_a_drained_replica_is_away_for_a_repair_and_a_restart_by_hand():
-    """NL72x2 as above: 80 x (18 links + a switch) + 72 cables, each of which stops a rack for both times."""
-    rates = {"interruptions_per_chip_s": 0.0, "link_failures_per_s": 1e-9, "switch_failures_per_s": 1e-8}
-    fleet = replace(FLEET, ranges={}, repair_s=7200.0, restart_s=600.0, **rates)
-    down = (80 * (18e-9 + 1e-8) + 72e-9) * (7200 + 600)
+    """NL72x2 as above: 80 x (18 x 8 lanes + a switch) + 72 cables, each of which stops a rack for both times."""
+    fleet = replace(FLEET, ranges={}, repair_s=7200.0, restart_s=600.0, **RATED)
+    down = (80 * (144e-9 + 1e-8) + 72 * 3e-9) * (7200 + 600)
     assert replica_availability(NL72, 72, swap="drain", fleet=fleet) == pytest.approx(1 / (1 + down), rel=1e-12)
 
 
 def test_a_replica_without_links_is_away_as_often_as_its_chips_by_hand():
     """A part of the interruptions is repaired, for a swap; after the others it starts again. A drain takes the rack."""
-    rates = {"link_failures_per_s": 0.0, "switch_failures_per_s": 0.0, "interruptions_per_chip_s": 1e-7}
+    rates = dict.fromkeys(RATED, 0.0) | {"interruptions_per_chip_s": 1e-7}
     rates |= {"repaired_share": 0.25, "swap_s": 3600.0, "repair_s": 7200.0, "restart_s": 100.0}
     fleet = replace(FLEET, ranges={}, **rates)
     for chips, swap, reach, away in (
@@ -229,6 +229,84 @@ def test_a_chip_that_always_fails_leaves_nothing():
     job = tm.goodput(NL72, 16_384, checkpoint_bytes=1e12, fleet=fleet)
     assert job.goodput == 0
     assert reliability.best_interval_s(1.0, 16_384.0) == pytest.approx(1 / 16_384)
+
+
+def test_a_rack_that_is_drawn_as_one_switch_fails_like_any_other():
+    """NVL72: 18 links of 2 lanes per GPU, one to each of 18 switches; 17 of 18 links are left."""
+    rack = guards("gb200-nvl72")[0]
+    assert (rack.groups, rack.parts, rack.spares, rack.lanes, rack.switches) == (1, 18, 0, 144, 1)
+    assert rack.left == pytest.approx(17 / 18)
+    fleet = replace(FLEET, ranges={}, **RATED)
+    job = tm.goodput("gb200-nvl72", 100 * 72, checkpoint_bytes=0.0, fleet=fleet)
+    assert 1 / job.mtbf_s == pytest.approx(100 * 18 * (144e-9 + 1e-8), rel=1e-12)
+    table = idled("gb200-nvl72").set_index("failure")
+    assert table.left["one backplane link"] == pytest.approx(17 / 18)
+    assert table.idle_hot.tolist() == [4, 0, 0]
+    assert table.idle_drain.tolist() == [72, 72, 72]
+
+
+def test_gb200_is_interrupted_as_often_as_is_printed():
+    """SemiAnalysis: an interruption every 1,000 to 3,000 GPU-days on GB200 NVL72, and 2,000 to 5,000 on H100.
+
+    The rate of a lane is inferred from the difference, the rate of a chip is not.
+    """
+    rack, server = (tm.goodput(name, 7200, checkpoint_bytes=0.0) for name in ("gb200-nvl72", "hgx-h100"))
+    days = [7200 * np.array([float(x) for x in (job.mtbf_s, *job.ends("mtbf_s"))]) / DAY for job in (rack, server)]
+    assert days[0][1] < 1000 < days[0][0] < 3000
+    assert days[1][1] < 2000 < days[1][2]
+
+
+@pytest.mark.parametrize("swap", ["hot", "drain"])
+def test_two_racks_with_equal_data_get_equal_answers(swap):
+    """The name, the maker and the chip's name of a rack decide nothing."""
+    one, other = tm.system("gb200-nvl72"), tm.system("gb300-nvl72")
+    swapped = replace(one, id=other.id, name=other.name), replace(other, id=one.id, name=one.name)
+    for mine, its in zip((one, other), swapped, strict=True):
+        ask = {"chips": 16_384, "checkpoint_bytes": 4e12, "swap": swap}
+        assert tm.goodput(mine, **ask).goodput == tm.goodput(its, **ask).goodput
+    assert tm.goodput(one, 16_384, checkpoint_bytes=4e12, swap=swap).goodput == pytest.approx(
+        float(tm.goodput(other, 16_384, checkpoint_bytes=4e12, swap=swap).goodput)
+    )
+    nl32 = tm.system(NL32)
+    assert guards(replace(nl32, id="x", name="gb200-nvl72")) == guards(nl32)
+
+
+def test_the_rate_of_a_lane_is_what_the_printed_days_say():
+    """(1/3,000 - 1/5,000) to (1/1,000 - 1/2,000) a GPU-day over 36 lanes; 0.005 % a day and 0.057 % a month a cable."""
+    low, high = FLEET.range("lane_failures_per_s")
+    assert low * DAY * 36 == pytest.approx(1 / 3000 - 1 / 5000, rel=5e-3)
+    assert high * DAY * 36 == pytest.approx(1 / 1000 - 1 / 2000, rel=5e-3)
+    assert tm.fleet("tpu-v4-pods").cable_failures_per_s * DAY == pytest.approx(5e-5)
+    assert tm.fleet("alibaba-hpn").cable_failures_per_s * DAY * 365.25 / 12 == pytest.approx(5.7e-4)
+    assert tm.fleet("alibaba-hpn").switch_failures_per_s * DAY * 365.25 / 12 == pytest.approx(5.1e-4)
+    assert tm.fleet("alibaba-hpn").lane_failures_per_s == FLEET.lane_failures_per_s
+
+
+def test_redundant_lanes_on_the_same_switches_spare_lanes_and_no_switch():
+    """NL32x2: 16 lanes are 2 for each of 8 links, so that a switch has 16 x (8 + 2) = 160 of its 160 lanes in use."""
+    cases = rack_alternatives(NL32)
+    assert len(cases) == 3
+    drawn, same, five = cases.values()
+    switch, lane = guards(same)[:2]
+    assert (switch.parts, switch.spares, switch.lanes, switch.switches) == (8, 0, 0, 1)
+    assert (lane.groups, lane.parts, lane.spares, lane.lanes) == (2 * 32 * 8, 10, 2, 1)
+    assert five.switch_trays_per_rack == 5
+    ask = {"chips": 16_384, "checkpoint_bytes": 4e12}
+    shares = [float(tm.goodput(one, **ask).goodput) for one in (drawn, same, five)]
+    assert shares[0] < shares[1] < shares[2]
+    never = replace(FLEET, ranges={}, switch_failures_per_s=0.0)
+    one, other = (float(tm.goodput(spec, fleet=never, **ask).goodput) for spec in (same, five))
+    assert one == pytest.approx(other, rel=5e-3)  # without failures of switches lanes are all that is left
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [(NL72, {}), (TORUS, {}), ("gb200-nvl72", {}), (NL32, {"scaleup_lanes_redundant": 4.0}),
+     (NL32, {"scaleup_lanes_redundant": 32.0})],
+)  # fmt: skip
+def test_redundant_lanes_that_no_switch_has_lanes_for_are_refused(name, changes):
+    with pytest.raises(ValueError, match="redundant_lane_ends"):
+        replace(tm.system(name), redundant_lane_ends="active switches", **changes)
 
 
 def test_a_domain_too_large_for_a_flow_counts_its_links_with_its_chips(monkeypatch):

@@ -195,12 +195,12 @@ def test_a_tdp_that_is_given_makes_the_watts_of_the_rack():
 
 
 def test_parts_of_a_guard():
-    """A plane of 18 chips is 18 links to each switch; 3 links and 2 switches fail 3 x 5 + 2 x 7 times."""
+    """A plane of 18 chips is 18 links of 8 lanes to a switch; 3 lanes, a cable and 2 switches: 3 x 5 + 11 + 2 x 7."""
     switch, cable = redundancy.guards(WIDE)
-    assert (switch.groups, switch.parts, switch.links, switch.switches) == (8, 10, 18, 1)
-    assert (cable.groups, cable.parts, cable.spares, cable.links, cable.switches) == (1, 72, 0, 1, 0)
-    fleet = SimpleNamespace(link_failures_per_s=5.0, switch_failures_per_s=7.0)
-    assert switch._replace(links=3, switches=2).failures_per_s(fleet) == 29.0
+    assert (switch.groups, switch.parts, switch.lanes, switch.cables, switch.switches) == (8, 10, 144, 0, 1)
+    assert (cable.groups, cable.parts, cable.spares, cable.lanes, cable.cables, cable.switches) == (1, 72, 0, 0, 1, 0)
+    fleet = SimpleNamespace(lane_failures_per_s=5.0, cable_failures_per_s=11.0, switch_failures_per_s=7.0)
+    assert switch._replace(lanes=3, cables=1, switches=2).failures_per_s(fleet) == 40.0
 
 
 @pytest.mark.parametrize(

@@ -144,18 +144,21 @@ def test_k_of_n_is_scipy_s_binomial():
     np.testing.assert_allclose(spares.more_out(n, s, q), stats.binom.sf(s, n, q), rtol=1e-9, atol=1e-300)
 
 
-def test_spares_run_out_as_often_as_simulated():
-    """Ten parts, two to spare: failures that find two out, by a clock of exponential failures and repairs."""
+def test_failures_find_no_spare_as_often_as_simulated():
+    """Ten parts, two to spare: failures that find two out or more, by a clock of exponential failures and repairs.
+
+    There a part that is out cannot fail, which is at most the share of a repair in the time between failures less.
+    """
     n, s, rate, repair = 10, 2, 1 / 1_000.0, 60.0
     rng, out, now, worn = np.random.default_rng(3), 0, 0.0, 0
     for _ in range(200_000):
         fails, mends = (n - out) * rate, out / repair
         now += rng.exponential(1 / (fails + mends))
         if rng.random() < fails / (fails + mends):
-            worn, out = worn + (out == s), out + 1
+            worn, out = worn + (out >= s), out + 1
         else:
             out -= 1
-    assert spares.worn_per_s(n, s, rate, repair) == pytest.approx(worn / now, rel=0.05)
+    assert 0.95 < spares.unspared_per_s(n, s, rate, repair) / (worn / now) < 1.05 * (1 + s * rate * repair)
 
 
 @pytest.mark.parametrize(("n", "largest"), [(1, 0.0), (2, 0.5642), (10, 1.5388), (100, 2.5076), (1000, 3.2414)])
@@ -206,19 +209,19 @@ def test_ettr_where_writes_take_nothing():
 
 @pytest.mark.parametrize(
     ("parts", "kept", "times"),
-    # out 0.25 / 1.25 = 0.2 of the time; 4 fail 0.8 x 4e-3 times a second, of three others two, one or none being out
+    # out 0.25 / 1.25 = 0.2 of the time; 4 fail 4e-3 times a second, with two or more of three others out, one, or none
     [
-        (4, 2, 3.2e-3 * 3 * 0.2**2 * 0.8),
-        (4, 1, 3.2e-3 * 3 * 0.2 * 0.8**2),
-        (4, 0, 3.2e-3 * 0.8**3),
-        (4, 3, 3.2e-3 * 0.2**3),
+        (4, 2, 4e-3 * (3 * 0.2**2 * 0.8 + 0.2**3)),
+        (4, 1, 4e-3 * (1 - 0.8**3)),
+        (4, 0, 4e-3),
+        (4, 3, 4e-3 * 0.2**3),
         (4, 4, 0),
-        (1, 0, 0.8e-3),
+        (1, 0, 1e-3),
         (0, 0, 0),
     ],
 )
-def test_how_often_spares_run_out_by_hand(parts, kept, times):
-    assert spares.worn_per_s(parts, kept, 1e-3, 250.0) == pytest.approx(times, rel=1e-12)
+def test_how_often_a_failure_finds_no_spare_by_hand(parts, kept, times):
+    assert spares.unspared_per_s(parts, kept, 1e-3, 250.0) == pytest.approx(times, rel=1e-12)
 
 
 def test_links_that_nobody_waits_for_may_stop():

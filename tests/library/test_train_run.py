@@ -132,7 +132,7 @@ def test_days_are_linear_in_tokens_and_the_band_holds_them(run):
     assert run.configuration in train_report.lines(run)[1]
 
 
-RATES = ("interruptions_per_chip_s", "link_failures_per_s", "switch_failures_per_s")
+RATES = ("interruptions_per_chip_s", "lane_failures_per_s", "cable_failures_per_s", "switch_failures_per_s")
 NOTHING = replace(tm.fleet(), id="nothing", ranges={}, **dict.fromkeys(RATES, 0.0))  # fails
 
 

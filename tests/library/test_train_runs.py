@@ -89,7 +89,7 @@ def test_an_equal_twin_ties():
     assert f"{GPU} ties by days with my-twin" in both.card()[1]
 
 
-RATES = ("interruptions_per_chip_s", "link_failures_per_s", "switch_failures_per_s")
+RATES = ("interruptions_per_chip_s", "lane_failures_per_s", "cable_failures_per_s", "switch_failures_per_s")
 NOTHING = replace(tm.fleet(), id="nothing", ranges={}, **dict.fromkeys(RATES, 0.0))  # fails
 
 

@@ -33,14 +33,16 @@ class Fleet(Spec):
     """How often parts of a fleet fail, and what a failure takes. The class defaults are a fleet in which nothing fails.
 
     `interruptions` counts what stopped a job by cause ("chip: HBM3 memory"), the word before the colon for the part. A
-    rate of chips is that of interruptions of large jobs for each chip: it holds hosts, network and software too, but
-    not the links and switches of a scale-up backplane, which servers of the fleets that were counted have on a board.
+    rate of chips is that of interruptions of large jobs for each chip: it holds hosts, network, software and the
+    scale-up links of a board too, because the servers that were counted have theirs on a board. The lanes and switches
+    of a scale-up backplane, and the cables between racks, are not in it and have rates of their own.
     """
 
     interruptions_per_chip_s: float = 0.0
     interruptions: Mapping[str, float] = mapping_field()
     repaired_share: float = 0.0
-    link_failures_per_s: float = 0.0
+    lane_failures_per_s: float = 0.0
+    cable_failures_per_s: float = 0.0
     switch_failures_per_s: float = 0.0
     restart_s: float = 0.0
     swap_s: float = 0.0
@@ -73,8 +75,8 @@ def fleet(name: str | Fleet = "borrowed") -> Fleet:
     Parameters
     ----------
     name : str or Fleet
-        "borrowed" (the ends of what is published of GPUs; nothing is of Trainium), "llama-3-h100", "rsc-1-a100" or
-        "rsc-2-a100", of which the times are the borrowed ones. [-]
+        "borrowed" (the ends of what is published of others; nothing is of Trainium), "llama-3-h100", "rsc-1-a100",
+        "rsc-2-a100", "tpu-v4-pods" or "alibaba-hpn", which take from "borrowed" what was not counted there. [-]
 
     Returns
     -------

@@ -447,6 +447,10 @@ class Precision:
     `weights`, `experts` (as the weights unless given), `kv` and `activations` are storage; `compute` is the dtype of
     the linear layers' matrix multiply, `attention` that of the attention's. W4A8 is MXFP4 storage, MXFP8 compute.
 
+    With `sparse`, linear layers multiply at the peak that a chip prints for structured sparsity: the caller says that
+    the model was pruned to it. Weights are stored and read whole all the same. A chip without such a peak for `compute`
+    refuses it.
+
     Raises
     ------
     ValueError
@@ -465,9 +469,12 @@ class Precision:
     compute: str = "bf16"
     attention: str = "bf16"
     name: str = field(default="custom", kw_only=True)
+    sparse: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         from trnmodel.catalog.load import dtype_aliases, dtypes
+
+        flag("sparse", self.sparse)
 
         if self.experts is None:
             object.__setattr__(self, "experts", self.weights)

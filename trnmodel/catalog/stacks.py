@@ -124,6 +124,7 @@ class Efficiencies(Spec):
     batch_bucket: Bucket = "exact"
     in_graph: InGraph = "ring"
     expert_serial_s: float = 0.0
+    expert_spread: float = 0.0
     dispatch_traffic_ratio: float = 1.0
     construction: Construction = "fitted"
     range_factor: float = 1.0

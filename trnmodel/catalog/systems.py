@@ -46,6 +46,7 @@ NEEDED = {
     ),
 }
 Fabric = Literal["single", "switch", "mesh", "torus", "planes"]
+RedundantLaneEnds = Literal["other switches", "active switches"]
 Status = Literal["for rent", "announced", "analyst", "our reading", "custom"]
 AVAILABILITY: tuple[Status, ...] = get_args(Status)  # what can be had first comes first; "custom" is of a caller
 GPU_MAKERS = ("NVIDIA", "AMD")
@@ -83,6 +84,10 @@ class System(Spec):
     medium; redundant ones are all on the backplane. `scaleup_bytes_per_s_per_dir` is a torus chip's sum over its
     neighbours, within the instance and across the UltraServer apart. A switch may be given by its id.
 
+    A rack that is drawn as one switch has `backplane_links_per_chip` where its links leave the trays of its chips: each
+    goes to another switch behind a backplane. `redundant_lane_ends` says whether the redundant lanes of a chip end on
+    "other switches", if the rack has any beyond those of its active lanes, or on the "active switches" themselves.
+
     `status` is what a buyer can get (`AVAILABILITY`); a system made by a caller is "custom". `alternative_of` is the id
     of the system of which this one is another reading or another build; it is empty for that system itself.
     """
@@ -90,7 +95,8 @@ class System(Spec):
     COUNTS = frozenset(
         """vcpus racks compute_trays_per_rack chips_per_tray cpus_per_compute_tray cpu_trays_per_rack cpus_per_cpu_tray
         cpu_nics_per_compute_tray cpu_nics_per_cpu_tray dimm_slots_per_cpu pcie_gearboxes_per_cpu retimers_per_tray
-        backplanes scaleup_lanes scaleup_lanes_redundant
+        backplanes backplane_links_per_chip
+        backplane_lanes_per_link scaleup_lanes scaleup_lanes_redundant
         port_lanes switch_trays_per_rack switches_per_plane pcb_switches_per_tray""".split()
     )
     SHOWN = (
@@ -132,6 +138,8 @@ class System(Spec):
     pcie_gearboxes_per_cpu: float = NAN
     retimers_per_tray: float = NAN
     backplanes: float = NAN
+    backplane_links_per_chip: float = 0.0
+    backplane_lanes_per_link: float = NAN
     nic_generation: str = ""
     nic_bytes_per_s_per_dir: float = NAN
     scaleout_option_bytes_per_s_per_dir: Mapping[str, float] = mapping_field()
@@ -140,6 +148,7 @@ class System(Spec):
     lane_id: str = ""
     scaleup_lanes: Mapping[str, float] = mapping_field()
     scaleup_lanes_redundant: float = 0.0
+    redundant_lane_ends: RedundantLaneEnds = "other switches"
     port_lanes: float = NAN
     plane_positions: str = ""
     switch_trays_per_rack: float = 0.0
@@ -200,10 +209,36 @@ class System(Spec):
             refuse(f"{self.id}: racks", self.racks, "allowed are 1 and 2 where racks are joined chip by chip")
         if switched and not self.scaleup_lanes.keys() >= set(MEDIA):
             refuse(f"{self.id}: scaleup_lanes", dict(self.scaleup_lanes), f"allowed are lanes of {', '.join(MEDIA)}")
+        if self.redundant_lane_ends == "active switches":
+            self._check_redundant_lanes()
         rates = self.scaleup_bytes_per_s_per_dir.keys()
         parts = {"instance", "ultraserver"} if len(shape) == len(AXES) else {"instance"}
         if self.fabric == "torus" and not (rates >= parts if "instance" in rates else "" in rates):
             refuse(f"{self.id}: scaleup_bytes_per_s_per_dir", sorted(rates), f"allowed are '' or {sorted(parts)}")
+
+    def _check_redundant_lanes(self) -> None:
+        """Refuse redundant lanes on the switches of the active ones where there are none, or too few switch lanes."""
+        where = self.redundant_lane_ends
+        if self.fabric != "planes" or not self.redundant_lanes_per_link:
+            refuse(f"{self.id}: redundant_lane_ends", where, "the chip has no redundant lane for each of its links")
+        assert self.switch is not None  # a fabric of planes has one
+        chips = self.domain_chips / self.racks / len(self.plane_positions.split("|"))
+        needed = chips * (self.port_lanes + self.redundant_lanes_per_link)
+        if needed > self.switch.switch_lanes:
+            most = f"{self.switch.id} has {self.switch.switch_lanes:g} lanes, needed are {needed:g}"
+            refuse(f"{self.id}: redundant_lane_ends", where, most)
+
+    @property
+    def redundant_lanes_per_link(self) -> float:
+        """Whole redundant lanes of a chip for each of the links of its active backplane lanes.
+
+        Examples
+        --------
+        >>> system("trn3-nl32x2-pcie160").redundant_lanes_per_link  # 16 lanes, 64 active ones in links of 8
+        2.0
+        """
+        links = self.scaleup_lanes.get("backplane", 0.0) / self.port_lanes
+        return float(self.scaleup_lanes_redundant // links) if links > 0 else 0.0
 
     def _chips_in_trays(self) -> float:
         known = self.racks * self.compute_trays_per_rack * self.chips_per_tray

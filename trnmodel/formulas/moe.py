@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from trnmodel.units import Numeric
 
@@ -266,6 +267,51 @@ def routing_s(
     """
     gathered = np.where(selects, np.minimum(np.multiply(tokens, top_k), n_experts), top_k)
     return layers * core_s * np.log2(np.multiply(2, cores)) * np.power(gathered, 0.25)
+
+
+def load_imbalance(n_ranks: Numeric, routed_per_rank: Numeric, spread: Numeric) -> NDArray:
+    r"""Load of the fullest of the ranks that share out experts, over the mean.
+
+    .. math:: f = \min\left(n,\; 1 + \sqrt{c^2 + 1/m}\; \Phi^{-1}\left(\frac{n - 0.375}{n + 0.25}\right)\right)
+
+    Parameters
+    ----------
+    n_ranks : numeric
+        Ranks, or groups of ranks, that hold different experts, n. [-]
+    routed_per_rank : numeric
+        Tokens times their experts that a rank meets on average in one pass, m. [-]
+    spread : numeric
+        Standard deviation of the load that lasts from pass to pass over its mean, c: how unequal experts are once a
+        balancer has placed them. 0 stands for loads that are even by construction. [-]
+
+    Returns
+    -------
+    imbalance : numeric
+        Load of the fullest rank over the mean, f. [-]
+
+    Notes
+    -----
+    Assumes: loads of ranks are independent and normal, and each pass draws its tokens anew, which adds 1/m to the
+    variance; Blom's approximation of the largest of n. At most one rank has all the load. Hot experts that nobody
+    balances have a heavier tail than the normal law: there the spread is the one that gives the printed imbalance.
+    Limits: 1 for one rank, or without spread.
+
+    References
+    ----------
+    .. [1] G. Blom, Statistical Estimates and Transformed Beta-Variables, 1958.
+    .. [2] NVIDIA, Scaling Expert Parallelism in TensorRT-LLM, part 1, table 1 (trtllm-wide-ep).
+
+    Examples
+    --------
+    >>> printed_std = np.array([52.0, 53.9]) / 1024  # with a balancer, of 32 and of 36 ranks; 1.109 and 1.115 printed
+    >>> load_imbalance([32, 36], 1024, np.sqrt(printed_std**2 - 1 / 1024)).round(3).tolist()
+    [1.105, 1.111]
+    """
+    n, m, c = (np.asarray(x, dtype=float) for x in (n_ranks, routed_per_rank, spread))
+    largest = ndtri((n - 0.375) / (n + 0.25))
+    with np.errstate(divide="ignore"):
+        uneven = np.minimum(n, 1 + np.sqrt(c**2 + 1 / m) * largest)
+    return np.where((c > 0) & (n > 1), uneven, 1.0)[()]
 
 
 def dispatched_bytes(buffer_bytes: Numeric, top_k: Numeric, tp: Numeric, imbalance: Numeric) -> NDArray:

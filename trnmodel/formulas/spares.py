@@ -84,10 +84,11 @@ def more_out(parts: Numeric, spares: Numeric, out: Numeric) -> NDArray:
     return flushed(np.where(s >= n, 0.0, scipy.special.betainc(s + 1, np.maximum(n - s, 1), q)))
 
 
-def worn_per_s(parts: Numeric, spares: Numeric, failures_per_s: Numeric, repair_s: Numeric) -> NDArray:
-    r"""How often a failure finds no spare: the rate at which more parts come to be out than there are spares.
+def unspared_per_s(parts: Numeric, spares: Numeric, failures_per_s: Numeric, repair_s: Numeric) -> NDArray:
+    r"""Rate of the failures that find no spare, because as many other parts are out as there are spares, or more.
 
-    .. math:: \nu = n \lambda (1-q) \binom{n-1}{s} q^s (1-q)^{n-1-s},\quad q = \frac{\lambda T}{1 + \lambda T}
+    .. math:: \nu = n \lambda \sum_{i=s}^{n-1} \binom{n-1}{i} q^i (1-q)^{n-1-i},\quad
+        q = \frac{\lambda T}{1 + \lambda T}
 
     Parameters
     ----------
@@ -102,12 +103,13 @@ def worn_per_s(parts: Numeric, spares: Numeric, failures_per_s: Numeric, repair_
 
     Returns
     -------
-    worn_per_s : numeric
-        Times that spares run out, nu. [1/s]
+    unspared_per_s : numeric
+        Failures that find no spare, nu. [1/s]
 
     Notes
     -----
-    Limits: without spares and with short repairs n lambda.
+    Assumes: a part that is out is replaced by one that may fail, so that a longer repair never saves a failure.
+    Limits: without spares n lambda; 0 where all parts may be out.
 
     References
     ----------
@@ -115,14 +117,14 @@ def worn_per_s(parts: Numeric, spares: Numeric, failures_per_s: Numeric, repair_
 
     Examples
     --------
-    >>> round(float(worn_per_s(3, 1, 1e-4, 2500.0) / 1e-4), 4)  # 3 x 0.8 x 2 x 0.2 x 0.8
-    0.768
+    >>> round(float(unspared_per_s(3, 1, 1e-4, 2500.0) / 1e-4), 4)  # 3 x (1 - 0.8^2)
+    1.08
     """
     n, s = numbers("parts", parts, whole=True), numbers("spares", spares, whole=True)
     rate = numbers("failures_per_s", failures_per_s)
-    q, others = out_share(rate, repair_s), np.maximum(n - 1, 0)
-    at_least = np.where(s > 0, more_out(others, np.maximum(s - 1, 0), q), 1.0)
-    return n * rate * (1 - q) * np.where(s < n, at_least - more_out(others, s, q), 0.0)
+    others = np.maximum(n - 1, 0)
+    at_least = np.where(s > 0, more_out(others, np.maximum(s - 1, 0), out_share(rate, repair_s)), 1.0)
+    return n * rate * np.where(s < n, at_least, 0.0)
 
 
 def any_of(groups: Numeric, probability: Numeric) -> NDArray:

@@ -273,7 +273,7 @@ def _fabric(spec: System, fleet: Fleet, swap: str, chips: NDArray) -> Stops:
             continue
         gone = spares.out_share(each, fleet.swap_s)
         worn = spares.more_out(guard.parts, guard.spares, gone)
-        per_s = per_s + groups * spares.worn_per_s(guard.parts, guard.spares, each, fleet.swap_s)
+        per_s = per_s + groups * spares.unspared_per_s(guard.parts, guard.spares, each, fleet.swap_s)
         slow = 1 - spares.slowed_speed(guard.left, fleet.exposed_share)
         speed = speed * (1 - spares.any_of(groups, worn) * slow)
     return Stops(per_s, out, speed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,22 +26,25 @@ SWAPS = ("hot", "drain")
 
 
 class Guard(NamedTuple):
-    """Redundant parts of a domain's fabric: in each of `groups`, `spares` of its `parts` may be out.
+    """Parts of a domain's fabric that fail by themselves: in each of `groups`, `spares` of its `parts` may be out.
 
-    A part is a link, or a switch with its links. `left` is the rate left to the slowest chip with one more part out.
+    A part is a lane, a link, or a switch with its links; `lanes` counts lanes of a backplane, `cables` the links that
+    leave the rack or the instance. `left` is the rate left to the slowest chip with one more part out.
     """
 
     name: str
     groups: int
     parts: int
     spares: int
-    links: int
+    lanes: float
+    cables: int
     switches: int
     left: float
 
     def failures_per_s(self, fleet: Fleet) -> NDArray:
         """Failures of one part [1/s]."""
-        return np.asarray(self.links * fleet.link_failures_per_s + self.switches * fleet.switch_failures_per_s)
+        wires = self.lanes * fleet.lane_failures_per_s + self.cables * fleet.cable_failures_per_s
+        return np.asarray(wires + self.switches * fleet.switch_failures_per_s)
 
 
 def rate_left(whole: Topology, broken: Topology) -> float:
@@ -65,18 +69,21 @@ def rate_left(whole: Topology, broken: Topology) -> float:
 
 
 def guards(system: str | System) -> tuple[Guard, ...]:
-    """Return the parts of a scale-up fabric that can fail by themselves: rack switches with their links, and cables.
+    """Return the parts of a scale-up fabric that fail by themselves: switches behind a backplane, its links, cables.
 
-    They are read from the graph. Links on a board are left out, because the deep dive (L281) puts their failures far
-    below those of a backplane. Failures of links and switches of a server, and of a torus that is too large for a flow,
-    are counted with its chips.
+    They are read from the graph; of a rack that is drawn as one switch, from its links per chip, each of which goes to
+    another switch. Every rack has the same rates of its links, cables and switches. Links on a board are left out,
+    because those of the fleets that were counted are in the rate of a chip, and the deep dive (L281) puts their
+    failures far below those of a backplane. Failures of links and switches of a server, and of a torus that is too
+    large for a flow, are counted with its chips.
 
     Examples
     --------
-    >>> for name in ("trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160", "trn3-nl32x2-torus"):
+    >>> for name in ("trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160", "gb200-nvl72", "trn3-nl32x2-torus"):
     ...     print([(g.name, g.groups, g.parts, g.spares, round(g.left, 3)) for g in guards(name)])
     [('rack switch', 4, 8, 0, 0.938), ('cross-rack link', 1, 32, 0, 0.889)]
     [('rack switch', 8, 10, 2, 0.944), ('cross-rack link', 1, 72, 0, 0.889)]
+    [('rack switch', 1, 18, 0, 0.944)]
     [('backplane link', 1, 96, 0, 0.8), ('aec link', 1, 64, 0, 0.9)]
     """
     return _guards(Same(read_system(system)))
@@ -85,32 +92,87 @@ def guards(system: str | System) -> tuple[Guard, ...]:
 @lru_cache(maxsize=64)
 def _guards(key: Same[System]) -> tuple[Guard, ...]:
     spec = key.it
+    if spec.fabric == "switch" and spec.backplane_links_per_chip:
+        return (_drawn_as_one(spec),)
     if spec.fabric not in ("planes", "torus") or spec.domain_chips > LARGEST_LP:
         return ()
     net = topology(spec)
-    return tuple(([_rack_switches(net)] if spec.fabric == "planes" else []) + _cables(net))
+    return tuple((_rack_switches(net) if spec.fabric == "planes" else []) + _cables(net))
 
 
-def _rack_switches(net: Topology) -> Guard:
-    """Return the switches of a rack, of which those beyond the lanes in use are spares."""
+def _drawn_as_one(spec: System) -> Guard:
+    """Return the switches of a rack that is drawn as one: each chip has one link to each of them, and none is spare."""
+    racks = int(published(spec.racks, 1.0))
+    links = int(spec.backplane_links_per_chip)
+    lanes = spec.domain_chips / racks * published(spec.backplane_lanes_per_link, 1.0)
+    return Guard("rack switch", racks, links, 0, lanes, 0, 1, 1 - 1 / links)
+
+
+def _rack_switches(net: Topology) -> list[Guard]:
+    """Return the switches of a rack, of which those beyond the lanes in use are spares.
+
+    Where redundant lanes end on the switches of the active ones, a lane of each link may fail and the switch stays.
+    """
     spec, nodes = net.system, net.graph.nodes(data=True)
     inner = [n for n, d in nodes if d["kind"] == "switch" and d["medium"] == "backplane"]
     plane = [n for n in inner if (net.graph.nodes[n]["rack"], net.graph.nodes[n]["plane"]) == (0, 0)]
     spares = len(plane) - int(spec.scaleup_lanes["backplane"] // spec.port_lanes)
     left = rate_left(net, net.without(switches=plane[: spares + 1]))
-    return Guard("rack switch", len(inner) // len(plane), len(plane), spares, net.graph.degree(plane[0]), 1, left)
+    planes, links = len(inner) // len(plane), net.graph.degree(plane[0])
+    if spec.redundant_lane_ends == "other switches":
+        return [Guard("rack switch", planes, len(plane), spares, links * spec.port_lanes, 0, 1, left)]
+    chip, more = next(iter(net.graph[plane[0]])), int(spec.redundant_lanes_per_link)
+    one = rate_left(net, net.without(links=[(chip, plane[0])]))
+    lanes = int(spec.port_lanes) + more
+    return [
+        Guard("rack switch", planes, len(plane), spares, 0, 0, 1, left),
+        Guard("backplane lane", len(inner) * links, lanes, more, 1, 0, 0, one),
+    ]
 
 
 def _cables(net: Topology) -> list[Guard]:
     """Return the links between two chips that leave their board: each is the only one of its kind."""
-    cables: dict[str, list[tuple[str, str]]] = {}
+    wires: dict[str, list[tuple[str, str]]] = {}
     for one, other, data in net.graph.edges(data=True):
         if data["medium"] not in ("pcb", "link") and {net.graph.nodes[end]["kind"] for end in (one, other)} == {"chip"}:
-            cables.setdefault(data["medium"], []).append((one, other))
-    return [
-        Guard(f"{medium} link", 1, len(links), 0, 1, 0, rate_left(net, net.without(links=links[:1])))
-        for medium, links in cables.items()
-    ]
+            wires.setdefault(data["medium"], []).append((one, other))
+    rows = []
+    for medium, links in wires.items():
+        inside, left = medium == "backplane", rate_left(net, net.without(links=links[:1]))
+        lanes = float(np.max(net.graph.edges[links[0]]["lanes"])) if inside else 0.0
+        rows.append(Guard(f"{medium} link", 1, len(links), 0, lanes, int(not inside), 0, left))
+    return rows
+
+
+def rack_alternatives(system: str | System) -> dict[str, System]:
+    """Return a switched rack as it is drawn and with its redundant lanes put to other uses, by name.
+
+    A rack whose redundant lanes end nowhere may end them on the switches that it has, if these have the lanes, or on
+    more switch trays. A rack that has switches for them may go without.
+
+    Examples
+    --------
+    >>> list(rack_alternatives("trn3-nl32x2-pcie160"))
+    ['as drawn', 'redundant lanes on its 4 switch trays', '5 switch trays']
+    >>> list(rack_alternatives("trn3-nl72x2-pcie160")), list(rack_alternatives("gb200-nvl72"))
+    (['as drawn', '8 switch trays'], ['as drawn'])
+    """
+    spec = read_system(system)
+    found, pair = {"as drawn": spec}, lane_pair(spec)
+    if pair is None:
+        return found
+    trays = int(spec.switch_trays_per_rack)
+    if trays == pair[0].switch_trays_per_rack and spec.redundant_lane_ends == "other switches":
+        try:
+            ends = replace(spec, redundant_lane_ends="active switches")
+        except ValueError:  # the switches have no lanes for them
+            pass
+        else:
+            found[f"redundant lanes on its {trays} switch trays"] = ends
+    for other in pair:
+        if other.switch_trays_per_rack != trays:
+            found[f"{other.switch_trays_per_rack:g} switch trays"] = other
+    return found
 
 
 def lane_pair(spec: System) -> tuple[System, System] | None:
@@ -173,19 +235,23 @@ def idled(system: str | System) -> pd.DataFrame:
     0.889
     """
     net = topology(system)
-    graph = net.wiring.graph.copy()
+    graph, chips, spec = net.wiring.graph.copy(), len(net.chips), net.system
     graph.remove_node(net.chips[0])
-    broken = {"one chip": Topology(net.system, Wiring(graph), intact=False)} if graph else {}
-    broken |= failures(net)
+    broken = {"one chip": Topology(spec, Wiring(graph), intact=False)} if graph else {}
+    links = spec.backplane_links_per_chip if spec.fabric == "switch" else 0.0
+    lefts = {name: rate_left(net, after) if chips > 1 else 0.0 for name, after in broken.items()}
+    if links:  # a chip goes on with the others
+        lefts |= dict.fromkeys(("one backplane link", "one backplane switch"), 1 - 1 / links)
+    else:
+        lefts |= {name: rate_left(net, after) if chips > 1 else 0.0 for name, after in failures(net).items()}
     rows = []
-    for name, after in broken.items():
-        left = rate_left(net, after) if len(net.chips) > 1 else 0.0
+    for name, left in lefts.items():
         stops = name == "one chip" or left == 0
-        idle = {f"idle_{swap}": failure_domain_chips(net.system, swap) for swap in SWAPS}
+        idle = {f"idle_{swap}": failure_domain_chips(spec, swap) for swap in SWAPS}
         idle["idle_hot"] *= stops or name == "one pcb switch"  # it sits on the tray
         rows.append(
-            {"system": net.system.id, "failure": name, "left": left, "covered": left == 1 and not stops}
-            | {"chips": len(net.chips)}
+            {"system": spec.id, "failure": name, "left": left, "covered": left == 1 and not stops}
+            | {"chips": chips}
             | idle
         )
     return tidy(rows)

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trnmodel.arguments import integers, listed, number, numbers, refuse
+from trnmodel.catalog import load
+from trnmodel.catalog.specs import Precision
+from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.formulas import latency
 from trnmodel.models.transformer import Transformer
 from trnmodel.result import stacked, tidy
-from trnmodel.search.grid import computes, tensor_degrees
+from trnmodel.search.grid import computes, in_own_format, tensor_degrees
 from trnmodel.serving.account import paid_chips
 from trnmodel.serving.server import disaggregate, tokens_per_step
 from trnmodel.steps.deployment import Deployment
@@ -113,6 +116,11 @@ def drafts(
     return tidy(rows)
 
 
+def _differs(system: str | System, precision: str | Precision) -> bool:
+    """Whether a system's chip has a 4-bit format of its own, in which it would prefill for another format's decode."""
+    return in_own_format(precision, read_system(system).chip).compute != load.precision(precision).compute
+
+
 def split_phases(
     d: Deployment,
     prefill_systems: Iterable[str],
@@ -142,7 +150,7 @@ def split_phases(
     }
     rows = []
     for system in listed("prefill_systems", prefill_systems):
-        if not computes(system, d.precision):
+        if not computes(system, d.precision) or _differs(system, d.precision):
             continue
         tp = tensor_degrees(system)
         apart = disaggregate(d.model, system, Degrees(tp=tp), d.system, d.mapping, **ask)

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trnmodel.arguments import TINY, UnanswerableError, listed, numbers
-from trnmodel.catalog import load
 from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
@@ -18,7 +17,7 @@ from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.result import alike
 from trnmodel.search.choice import Choice, Point, chosen
-from trnmodel.search.grid import Grid, Question, computes, grid, options_of
+from trnmodel.search.grid import Grid, Question, computes, grid, in_own_format, options_of
 from trnmodel.serving.account import planned_and_made
 from trnmodel.steps.request import Request, one_request
 
@@ -87,7 +86,7 @@ def best_at(
     where, chosen_model = read_system(system), read_model(model)
     speeds = np.ravel(numbers("tokens_per_s_per_user", tokens_per_s_per_user, TINY))
     questions = [
-        Question(chosen_model, request, where, option, load.precision(one))
+        Question(chosen_model, request, where, option, in_own_format(one, where.chip))
         for option in options_of(where, chosen_model, request, efficiencies)
         for one in precisions
         if computes(where, one)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -82,9 +83,34 @@ def _mappings(system: Same[System], model: Same[Transformer], e: Same[Efficienci
     return mappings(system.it, model.it, e.it, lnc)
 
 
+DTYPES = ("weights", "experts", "kv", "activations", "compute", "attention")  # of a precision
+FOUR_BITS = ("mxfp4", "nvfp4")  # block formats of 4 bits; a chip multiplies one of them, if any
+
+
+def in_own_format(precision: str | Precision, chip: Chip) -> Precision:
+    """Return a precision in the 4-bit format that a chip multiplies: NVFP4 on Blackwell, MXFP4 on Trainium3 and MI355X.
+
+    Other formats, and those of a chip that multiplies no 4-bit format, are returned as they are.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> [in_own_format("mxfp4", tm.chip(name)).name for name in ("trainium3", "gb200", "h100")]
+    ['mxfp4', 'nvfp4', 'mxfp4']
+    """
+    one = load.precision(precision)
+    own = next((dtype for dtype in FOUR_BITS if dtype in chip.peak_flop_per_s), one.compute)
+    if one.compute not in FOUR_BITS or one.compute in chip.peak_flop_per_s or own == one.compute:
+        return one
+    changed = {part: own for part in DTYPES if getattr(one, part) in FOUR_BITS}
+    return replace(one, name=one.name.replace(one.compute, own), **changed)  # type: ignore[arg-type]
+
+
 def computes(system: str | System, precision: str | Precision) -> bool:
-    """Whether a system's chip has a peak in the compute dtype of a precision."""
-    return load.precision(precision).compute in read_system(system).chip.peak_flop_per_s
+    """Whether a system's chip has a peak in the compute dtype of a precision, or in its own 4-bit format instead."""
+    chip = read_system(system).chip
+    one = in_own_format(precision, chip)
+    return one.compute in (chip.sparse_peak_flop_per_s if one.sparse else chip.peak_flop_per_s)
 
 
 @lru_cache(maxsize=GRIDS)

@@ -119,7 +119,8 @@ def plan(
     systems : str or System, or several of them, optional
         Default the systems of Trainium chips that can be rented or were announced. [-]
     precision : str or Precision, optional
-        Default the best of BF16, FP8 and MXFP8 that the chip computes in; 4 bits only where they are named. [-]
+        Default the best of BF16, FP8 and MXFP8 that the chip computes in; 4 bits only where they are named, and then
+        in the chip's own format: "mxfp4" asks Blackwell in NVFP4. [-]
     efficiencies : str or Efficiencies, optional
         Software stack; default each chip's public one with the best of its documented options, and hand-tuned and
         ideal beside the best. [-]

@@ -17,10 +17,10 @@ from trnmodel.catalog.specs import Precision
 from trnmodel.catalog.systems import AVAILABILITY, System
 from trnmodel.catalog.systems import find as find_system
 from trnmodel.catalog.systems import system as read_system
-from trnmodel.models.quality import quality
+from trnmodel.models.quality import Quality, quality
 from trnmodel.models.transformer import Transformer
 from trnmodel.search.choice import Choice, Point, chosen
-from trnmodel.search.grid import Question, computes, grid, options_of
+from trnmodel.search.grid import FOUR_BITS, Question, computes, grid, in_own_format, options_of
 from trnmodel.search.launch import runs
 from trnmodel.serving.account import planned_and_made, ttft_s
 from trnmodel.steps.legal import refuse_longer
@@ -81,11 +81,17 @@ def search_for(model: Transformer, request: Request, precision: Any, max_loss_pe
     if max_loss_percent is None:
         return Search(model, request, formats)
     losses = {one.name: quality(model, one) for one in formats}
-    allowed = tuple(one for one in formats if not losses[one.name].exceeds(max_loss_percent))
+    allowed = tuple(one for one in formats if not any(q.exceeds(max_loss_percent) for q in _losses(model, one)))
     if not allowed:
         losing = ", ".join(f"{name} {one.described()}" for name, one in losses.items())
         refuse("max_loss_percent", max_loss_percent, f"every format that is tried may lose more: {losing}")
     return Search(model, request, allowed)
+
+
+def _losses(model: Transformer, precision: Precision) -> list[Quality]:
+    """Return what a precision may lose; a 4-bit preset may be asked in either format, by the chip."""
+    names = FOUR_BITS if precision.name in FOUR_BITS else (precision,)
+    return [quality(model, one) for one in names]
 
 
 def options_for(q: Search, spec: System, efficiencies: Any) -> tuple[Option, ...]:
@@ -119,8 +125,8 @@ def catalog_order(spec: System) -> tuple[int, str]:
 
 
 def computed(q: Search, spec: System) -> list[Precision]:
-    """Return the requested precisions in whose compute dtype a system's chip has a peak."""
-    return [one for one in q.precisions if computes(spec, one)]
+    """Return the requested precisions in whose compute dtype a system's chip has a peak, 4 bits in its own format."""
+    return [in_own_format(one, spec.chip) for one in q.precisions if computes(spec, one)]
 
 
 def option_questions(q: Search, spec: System, some: Iterable[Option]) -> list[Question]:

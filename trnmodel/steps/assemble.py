@@ -113,13 +113,26 @@ def _decode_execution(s: Setting, routed: NDArray, expert_read: str, selects: An
     return np.where(few, SELECTED, ALL)
 
 
+def _imbalance(s: Setting, asked: Numeric | None, routed: NDArray, follows: bool) -> Numeric:
+    """Return the load of the fullest rank of experts over the mean: as asked, else the stack's, where work follows it.
+
+    A rank whose experts all run on all tokens, or whose graph holds the worst case, has the same work whatever it gets.
+    """
+    if asked is not None:
+        return asked
+    if not (follows and s.outline.experts and np.any(s.e.expert_spread)):
+        return 1.0
+    groups = s.degrees.expert_groups
+    return moe.load_imbalance(groups, routed * s.outline.top_k / groups, s.e.expert_spread)
+
+
 def decode_work(
     s: Setting,
     batch: NDArray,
     context: NDArray,
     new_tokens: NDArray,
     expert_read: str | None,
-    expert_imbalance: Numeric,
+    expert_imbalance: Numeric | None,
 ) -> RankWork:
     """Return the work on one rank of a decode step over `batch` sequences with `context` cached tokens.
 
@@ -156,7 +169,8 @@ def decode_work(
         "experts one after another": (0.0, c.expert_layers * e.expert_serial_s),
         "step": (0.0, e.step_overhead_s + e.server_step_s),
     }
-    return RankWork(rows, routed, rows, sequences, expert_imbalance, attended, experts, execution, costs)
+    uneven = _imbalance(s, expert_imbalance, routed, read == "distinct")
+    return RankWork(rows, routed, rows, sequences, uneven, attended, experts, execution, costs)
 
 
 def _converted_s(s: Setting, experts: dict[ExpertKind, ExpertUse]) -> Numeric:
@@ -211,7 +225,7 @@ def _expert_blocks(s: Setting, kind: ExpertKind, tokens: NDArray) -> ExpertBlock
 
 
 def prefill_work(
-    s: Setting, batch: NDArray, input_tokens: NDArray, past: NDArray, expert_imbalance: Numeric
+    s: Setting, batch: NDArray, input_tokens: NDArray, past: NDArray, expert_imbalance: Numeric | None
 ) -> RankWork:
     """Return the work on one rank of a prefill of `batch` prompts of `input_tokens` tokens after `past` cached ones."""
     c, d, e = s.outline, s.degrees, s.e
@@ -248,7 +262,8 @@ def prefill_work(
         "recurrence": (0.0, c.recurrent_layers * input_tokens / d.cp * e.recurrent_token_s),
         "step": (0.0, e.prefill_overhead_s + e.server_step_s),
     }
-    return RankWork(rows, routed, sequences, sequences, expert_imbalance, attended, experts, execution, costs)
+    uneven = _imbalance(s, expert_imbalance, routed, e.prefill_experts == "routed")
+    return RankWork(rows, routed, sequences, sequences, uneven, attended, experts, execution, costs)
 
 
 class Message(NamedTuple):
@@ -349,7 +364,8 @@ def load(b: Burden, s: Setting, work: RankWork) -> Load:
     if b.kind == "experts":
         use = work.experts[b.cut.experts, b.cut.active]
         flop = b.row_flop * work.routed * work.expert_imbalance * use.work
-        moved = b.read_bytes * use.read * work.expert_imbalance
+        more = np.minimum(use.read * work.expert_imbalance, 1.0)  # a rank has no more experts than all of its own
+        moved = b.read_bytes * np.maximum(use.read, more)
         return Load(flop / r.linear_flop_per_s, moved / r.weight_bytes_per_s, 0.0, 0.0, flop, moved)
     flop = step.work_flop(b.row_flop, work.rows, b.logit_flop, work.logits)
     moved = step.read_bytes(b.read_bytes, b.row_bytes, work.rows)

@@ -88,7 +88,7 @@ def decode_step(
     max_context: Numeric | None = None,
     compiled_batch: Numeric | None = None,
     expert_read: str | None = None,
-    expert_imbalance: Numeric = 1.0,
+    expert_imbalance: Numeric | None = None,
     compute_memory_overlap: Numeric | None = None,
     network_overlap: Numeric | None = None,
     new_tokens: Numeric = 1,
@@ -123,8 +123,9 @@ def decode_step(
         Sequences that the graph is compiled for and that run whatever is active; default `batch`. [-]
     expert_read : str, optional
         "distinct", "per_token" or "all"; default the stack's. [-]
-    expert_imbalance : numeric
-        Tokens of the hottest expert rank over the mean. [-]
+    expert_imbalance : numeric, optional
+        Tokens of the hottest expert rank over the mean; default what the stack's `expert_spread` gives
+        (`formulas.moe.load_imbalance`), 1 where the experts that a rank runs do not follow its load. [-]
     compute_memory_overlap : numeric, optional
         Share of the shorter of compute and memory that hides behind the longer; default the stack's. [-]
     network_overlap : numeric, optional
@@ -204,7 +205,7 @@ def prefill(
     precision: str | Precision = "bf16",
     efficiencies: str | Efficiencies | None = None,
     max_context: Numeric | None = None,
-    expert_imbalance: Numeric = 1.0,
+    expert_imbalance: Numeric | None = None,
     compute_memory_overlap: Numeric | None = None,
     network_overlap: Numeric | None = None,
     breakdown: bool = False,

@@ -65,11 +65,12 @@ ELSEWHERE: Lines[str, frozenset[str]] = {
         microcode_bytes_per_core runtime_bytes first_rank_bytes memory_share""".split()
     ),
     "experts": frozenset(
-        "expert_core_s expert_gather_reads expert_block_s expert_serial_s dispatch_traffic_ratio".split()
+        """expert_core_s expert_gather_reads expert_block_s expert_serial_s expert_spread
+        dispatch_traffic_ratio""".split()
     ),
     "exchanges": frozenset(
         """hop_s mesh_traffic_ratio rdh_traffic_ratio ring_traffic_ratio shot_rank_s shot_copies one_shot_s
-        one_shot_rate_share two_shot_s two_shot_rate_share dispatch_traffic_ratio""".split()
+        one_shot_rate_share two_shot_s two_shot_rate_share dispatch_traffic_ratio expert_spread""".split()
     ),
 }
 
@@ -211,7 +212,7 @@ class StepQuestion(InferenceQuestion):
     """What was asked of a forward step. Rows of its phase judge it, and rows of "load" where a server is loaded."""
 
     max_context: NDArray | None = None
-    expert_imbalance: NDArray
+    expert_imbalance: NDArray | None = None
     compute_memory_overlap: NDArray
     network_overlap: NDArray
 

@@ -59,9 +59,9 @@ class Site:
         """Memory bandwidth of a rank."""
         return self.chip.hbm_bytes_per_s / self.ranks_per_chip
 
-    def peak(self, dtype: str) -> float:
-        """Dense peak of a rank."""
-        return self.chip.peak(dtype) / self.ranks_per_chip
+    def peak(self, dtype: str, sparse: bool = False) -> float:
+        """Peak of a rank, dense or with structured sparsity."""
+        return self.chip.peak(dtype, sparse) / self.ranks_per_chip
 
     @property
     def elements_per_s(self) -> float:

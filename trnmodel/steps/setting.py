@@ -339,7 +339,7 @@ def rates_of(at: Site, e: Efficiencies, precision: Precision, phase: str) -> Rat
         linear = e.prefill_matmul_share / e.prefill_slowdown
         pair = np.minimum(e.prefill_attention_share / e.prefill_slowdown, linear)
     rates = (
-        at.peak(precision.compute) * linear,
+        at.peak(precision.compute, precision.sparse) * linear,
         at.peak(precision.attention) * pair,
         at.hbm_bytes_per_s * e.weight_stream_share,
         stream_bytes_per_s(at.hbm_bytes_per_s, e.kv_stream_share, e.kv_stream_bytes_per_s),

@@ -233,6 +233,8 @@ def _resolved(
     chosen, dtypes = read_model(of_key(model)), read_precision(of_key(precision))
     if chosen.reads_source:
         refuse("model", chosen.id, "training of an encoder-decoder is not defined by one sequence length")
+    if dtypes.sparse:
+        refuse("precision", dtypes, "sparse is for inference: training keeps all weights")
     at, outline = site(of_key(system), mapping.it.lnc), chosen.outline("prefill")
     e = trainer(at.chip, of_key(efficiencies))
     each, index = mapping.it.different if mapping.it.size > 1 else (mapping.it, None)

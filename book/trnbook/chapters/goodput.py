@@ -14,7 +14,7 @@ from trnmodel.catalog.fleets import Fleet
 from trnmodel.catalog.systems import System
 from trnmodel.formulas import reliability
 from trnmodel.reliability.goodput import Goodput, goodput, replica_availability
-from trnmodel.reliability.redundancy import SWAPS, idled
+from trnmodel.reliability.redundancy import SWAPS, guards, idled, rack_alternatives
 from trnmodel.result import tidy
 from trnmodel.search.sensitivity import Sensitivity, sensitivity
 from trnmodel.units import HOUR, MINUTE, YEAR, counted, format_digits, format_duration, format_within
@@ -40,10 +40,12 @@ PARTS: Mapping[str, str] = {
     "spare_lost": "spares that stand by",
 }
 HOW: Mapping[str, str] = {"hot": "trays swapped", "drain": "racks drained"}
+SPARED: Mapping[str, str] = {"rack switch": "switches of a plane", "backplane lane": "lanes of a link"}
 INPUTS: Mapping[str, str] = {
     "interruptions_per_chip_s": "interruptions of a chip",
     "repaired_share": "share that is repaired",
-    "link_failures_per_s": "failures of a link",
+    "lane_failures_per_s": "failures of a backplane lane",
+    "cable_failures_per_s": "failures of a cable",
     "switch_failures_per_s": "failures of a switch",
     "restart_s": "time to restart",
     "swap_s": "time to swap a tray",
@@ -94,6 +96,26 @@ def compare(jobs: Jobs) -> pd.DataFrame:
             for (name, swap), job in jobs.items()
         ]
     )
+
+
+def alternatives(systems: Iterable[str | System], called: Mapping[str, str], **ask: Any) -> pd.DataFrame:
+    """Return goodput of every way to build a rack, one beside the other: as drawn, and with other uses of its lanes.
+
+    A row has the share with trays swapped and with racks drained, the time between interruptions with trays swapped,
+    and how many parts of a kind may be out.
+    """
+    rows = []
+    for name in systems:
+        built = rack_alternatives(name)
+        for how, spec in built.items() if len(built) > 1 else ():
+            hot, drain = (goodput(spec, swap=swap, **ask) for swap in SWAPS)
+            spare = [f"{one.spares} of {one.parts} {SPARED[one.name]}" for one in guards(spec) if one.spares]
+            rows.append(
+                {"system": called[spec.id], "built": how, "to spare": "; ".join(spare) or "nothing"}
+                | {"between interruptions": format_duration(float(hot.mtbf_s))}
+                | {HOW[swap]: percent(job) for swap, job in zip(SWAPS, (hot, drain), strict=True)}
+            )
+    return tidy(rows)
 
 
 def rules(job: Goodput) -> pd.DataFrame:

@@ -58,7 +58,8 @@ def uptimes(fleet: str | Fleet = "borrowed") -> pd.DataFrame:
     table : pandas.DataFrame
         what, chips, measure, printed, share, predicted with `_low` and `_high`, inside (the printed share lies within,
         or a printed "over" below the high end), lost_ratio (predicted over printed loss, NaN for an "over"), fair (a
-        prediction: as many chips as rates are known for, restarts without people, nothing of the fleet from it).
+        prediction: as many chips as rates are known for, restarts without people, nothing of the fleet from it), and
+        `no_prediction` (why it is none; empty where it is one).
 
     Examples
     --------
@@ -75,8 +76,19 @@ def uptimes(fleet: str | Fleet = "borrowed") -> pd.DataFrame:
         bound = row.printed.startswith("over ")
         line |= {"inside": (bound or low <= row.share) and row.share <= high}
         line |= {"lost_ratio": np.nan if bound else (1 - value) / (1 - row.share)}
-        lines.append(line | {"fair": row.chips >= LARGE and row.measure != "by hand" and not row.used_for})
+        why = _no_prediction(row)
+        lines.append(line | {"fair": not why, "no_prediction": why})
     return tidy(lines)
+
+
+def _no_prediction(row: Uptime) -> str:
+    """Return why a printed uptime is no test of the model; empty where it is one."""
+    reasons = {
+        f"the {row.used_for} was inferred from it": bool(row.used_for),
+        "people restarted it by hand": row.measure == "by hand",
+        f"fewer than {LARGE:,} chips": row.chips < LARGE,
+    }
+    return "; ".join(why for why, holds in reasons.items() if holds)
 
 
 def restart_implied_s(row: Uptime, fleet: str | Fleet = "borrowed") -> float:

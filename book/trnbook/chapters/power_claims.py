@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import number
+from trnmodel.arguments import choice, number
 from trnmodel.catalog import facilities
 from trnmodel.catalog.facilities import ends
 from trnmodel.catalog.systems import System
@@ -26,16 +26,20 @@ CLAIMS = {
     "speed": ("speed", "at most"),
     "efficiency": ("efficiency", "as printed"),
     "tokens per MW": ("efficiency", "at least"),
-    "power for equal work": ("efficiency", "as printed"),
+    "power for equal work": ("power", "as printed"),
 }
+READINGS = ("power", "energy")  # of a cut: of the watts that are drawn, or of the joules of the same work
+RATIOS = ("speed", "efficiency", "power")
 
 
-def _span(name: str, ratio: float, tolerance: float) -> dict[str, tuple[float, float]]:
-    """Return the ranges of speed and efficiency that a claim allows; the one it is silent on is open."""
+def _span(name: str, ratio: float, tolerance: float, reading: str) -> dict[str, tuple[float, float]]:
+    """Return the ranges of speed, work per joule and power that a claim allows; those it is silent on are open."""
     what, how = CLAIMS[name]
+    if what == "power" and reading == "energy":
+        what, ratio = "efficiency", 1 / ratio
     low, high = ratio * (1 - tolerance), ratio * (1 + tolerance)
     own = {"as printed": (low, high), "at least": (ratio, np.inf), "at most": (0.0, ratio)}[how]
-    return {"speed": (0.0, np.inf), "efficiency": (0.0, np.inf)} | {what: own}
+    return dict.fromkeys(RATIOS, (0.0, np.inf)) | {what: own}
 
 
 def claim_sets(
@@ -44,6 +48,7 @@ def claim_sets(
     *,
     tolerance: float = 0.1,
     claims: facilities.Claims | None = None,
+    reading: str = "power",
 ) -> pd.DataFrame:
     """Return which sets of claims of speed and efficiency can be true together, and the watts each implies.
 
@@ -55,36 +60,41 @@ def claim_sets(
         Relative tolerance of a printed ratio. [-]
     claims : Claims, optional
         Ratios; default what AWS and the press print. [-]
+    reading : str
+        What a cut of power for equal work cuts: "power" (the watts that are drawn), or "energy" (the joules of the same
+        work). [-]
 
     Returns
     -------
     sets : pandas.DataFrame
-        One row per set: the claims, low and high of the implied speed per chip, work per joule and watts per chip,
-        whether the claims agree, and whether the watts meet the TDP of the chip. [-]
+        One row per set: the claims, low and high of the implied speed per chip, work per joule, power and watts per
+        chip, whether the claims agree, and whether the watts meet the TDP of the chip. [-]
 
     Notes
     -----
-    Compute is claimed of whole systems, and divided by their numbers of chips. A cut of power for equal work is
-    1 / (1 - cut) times the work for each joule. Speed over efficiency is the ratio of power, which is held against the
-    range of TDP of both chips; where a side is open, so are the watts.
+    Compute is claimed of whole systems, and divided by their numbers of chips. Speed over work per joule is the ratio
+    of power: 3 times the speed over 5 times the tokens per megawatt is 0.6, which is 40 % less power, so that these
+    three are one set of claims. Read as energy, a cut of 40 % is 1 / 0.6 = 1.67 times the work per joule, which no
+    claim of efficiency allows. Watts are held against the range of TDP of both chips, and are open where a side is.
 
     Examples
     --------
-    >>> sets = claim_sets().set_index("claims")
-    >>> bool(sets.agree["efficiency + power for equal work"]), bool(sets.agree["peak compute + efficiency"])
-    (False, True)
+    >>> one = "speed + tokens per MW + power for equal work"
+    >>> [bool(claim_sets(reading=reading).set_index("claims").agree[one]) for reading in READINGS]
+    [True, False]
     """
     new, old = (find_system(where, "system") for where in (system, before))
     tolerance = number("tolerance", tolerance, 0.0, 1.0)
+    choice("reading", reading, READINGS)
     said = facilities.claims() if claims is None else claims
     per_chip = new.domain_chips * new.count / (old.domain_chips * old.count)
     ratios = {name: ratio / (per_chip if name == "peak compute" else 1.0) for name, ratio in said.claimed_ratio.items()}
-    ratios |= {name: 1 / (1 - cut) for name, cut in said.claimed_cut.items()}
+    ratios |= {name: 1 - cut for name, cut in said.claimed_cut.items()}
     names = [name for name in CLAIMS if name in ratios]
     rows = []
     for size in range(1, len(names) + 1):
         for some in itertools.combinations(names, size):
-            spans = [_span(name, ratios[name], tolerance) for name in some]
+            spans = [_span(name, ratios[name], tolerance, reading) for name in some]
             rows.append(
                 {"claims": " + ".join(some)} | _implied(spans, ends(new.chip, "tdp_w"), ends(old.chip, "tdp_w"))
             )
@@ -92,22 +102,26 @@ def claim_sets(
 
 
 def _implied(spans: Sequence[dict], new_w: tuple[float, float], old_w: tuple[float, float]) -> dict[str, Any]:
-    """Return where the ranges of claims meet, and the watts per chip that follow from the older chip's watts."""
-    speed, work = (
-        (max(span[what][0] for span in spans), min(span[what][1] for span in spans)) for what in ("speed", "efficiency")
-    )
-    agree = speed[0] <= speed[1] and work[0] <= work[1]
-    low = power_ratio(speed[0], work[1]) * old_w[0] if agree else np.nan
-    high = (power_ratio(speed[1], work[0]) if work[0] else np.inf) * old_w[1] if agree else np.nan
+    """Return where the ranges of claims meet, and the watts per chip that follow from the older chip's watts.
+
+    Power is speed over work per joule, so that each of the three bounds the others.
+    """
+    speed, work, power = ((max(s[what][0] for s in spans), min(s[what][1] for s in spans)) for what in RATIOS)
+    low = max(power[0], float(power_ratio(speed[0], work[1])))
+    high = min(power[1], float(power_ratio(speed[1], work[0])) if work[0] else np.inf)
+    agree = speed[0] <= speed[1] and work[0] <= work[1] and low <= high
+    watts = (low * old_w[0], high * old_w[1]) if agree else (np.nan, np.nan)
     return {
         "speed_low": speed[0],
         "speed_high": speed[1],
         "efficiency_low": work[0],
         "efficiency_high": work[1],
-        "chip_w_low": low,
-        "chip_w_high": high,
+        "power_low": low if agree else np.nan,
+        "power_high": high if agree else np.nan,
+        "chip_w_low": watts[0],
+        "chip_w_high": watts[1],
         "agree": agree,
-        "meets_tdp": agree and low <= new_w[1] and high >= new_w[0],
+        "meets_tdp": agree and watts[0] <= new_w[1] and watts[1] >= new_w[0],
     }
 
 
@@ -117,7 +131,7 @@ def largest(sets: pd.DataFrame) -> pd.DataFrame:
     Examples
     --------
     >>> largest(claim_sets()).claims.tolist()[-1]
-    'peak compute + speed + power for equal work'
+    'peak compute + speed + efficiency + power for equal work'
     """
     agree = [set(claims.split(" + ")) for claims in sets.claims[sets.agree]]
     inside = sets.claims.map(lambda one: any(set(one.split(" + ")) < other for other in agree))
@@ -125,10 +139,15 @@ def largest(sets: pd.DataFrame) -> pd.DataFrame:
 
 
 def _axis(single: pd.DataFrame, name: str, end: float) -> NDArray:
-    """Return the grid of a ratio: every half up to an end, and the middles of the ranges of claims."""
+    """Return the grid of a ratio: every half up to an end, and the middles of the ranges of claims.
+
+    Where a claim is of power, so are the ends of the ranges, because it may hold at a corner of two others alone.
+    """
     sides = [(low, high) for low, high in zip(single[f"{name}_low"], single[f"{name}_high"], strict=True)]
     middles = [(low + high) / 2 if low and np.isfinite(high) else low or high for low, high in sides]
-    return np.unique(np.round([*np.arange(0.5, end + 0.5, 0.5), *(x for x in middles if np.isfinite(x))], 2))
+    corners = np.ravel(sides) if (single.power_low > 0).any() else ()
+    more = [x for x in (*middles, *corners) if x and np.isfinite(x)]
+    return np.unique(np.round([*np.arange(0.5, end + 0.5, 0.5), *more], 2))
 
 
 def region(sets: pd.DataFrame, system: str | System, before: str | System) -> pd.DataFrame:
@@ -143,21 +162,18 @@ def region(sets: pd.DataFrame, system: str | System, before: str | System) -> pd
     Examples
     --------
     >>> points = region(claim_sets(), "trn3-nl72x2-pcie160", "trn2-ultraserver")
-    >>> int(points.held.max()), bool(points[points.held == 3].meets_tdp.all())
-    (3, False)
+    >>> int(points.held.max()), bool(points[points.held == 4].meets_tdp.any())
+    (4, False)
     """
     new_w, old_w = (ends(find_system(where, "system").chip, "tdp_w") for where in (system, before))
     single = sets[~sets.claims.str.contains("+", regex=False)]
     speed, work = (x.ravel() for x in np.meshgrid(_axis(single, "speed", 3.5), _axis(single, "efficiency", 6.0)))
-    held = np.zeros(speed.shape, dtype=int)
-    for one in single.itertuples():
-        held += (
-            (one.speed_low <= speed)
-            & (speed <= one.speed_high)
-            & (one.efficiency_low <= work)
-            & (work <= one.efficiency_high)
-        )
     ratio = power_ratio(speed, work)
+    at = {"speed": speed, "efficiency": work, "power": ratio}
+    held = np.zeros(speed.shape, dtype=int)
+    for one in single.to_dict("records"):
+        inside = [(one[f"{what}_low"] <= x) & (x <= one[f"{what}_high"]) for what, x in at.items()]
+        held += np.logical_and.reduce(inside)
     meets = (ratio * old_w[0] <= new_w[1]) & (ratio * old_w[1] >= new_w[0])
     return tidy(
         {"speed_ratio": s, "efficiency_ratio": w, "held": n, "meets_tdp": m}

@@ -76,9 +76,9 @@ def test_spare_lanes_are_worth_nothing_where_no_link_fails():
     fleet = replace(FLEET, switch_failures_per_s=0.0, ranges={})
     ways = {"with": (pair[1], "hot"), "without": (pair[0], "hot")}
     wide = tables.swept(
-        ways, "link_failures_per_s", np.array([1e-15, 1e-9]), chips=4096, model="llama-3.1-8b", fleet=fleet
+        ways, "lane_failures_per_s", np.array([1e-15, 1e-9]), chips=4096, model="llama-3.1-8b", fleet=fleet
     )
-    wide = wide.pivot(index="link_failures_per_s", columns="of", values="goodput")
+    wide = wide.pivot(index="lane_failures_per_s", columns="of", values="goodput")
     gain = (wide["with"] - wide["without"]).tolist()
     assert gain[0] == pytest.approx(0, abs=1e-6)
     assert gain[1] > 0.005
@@ -88,7 +88,7 @@ def test_limping_racks_are_those_of_the_answer(found):
     """Any of 256 x 64 AEC links out: 1 - (1 - q)^n with q = rate x T / (1 + rate x T)."""
     limps = planner.limping(TORUS, FLEET, 16_384).set_index("part")
     assert limps.speed.prod() == pytest.approx(float(found["torus", "hot"].speed))
-    away = FLEET.link_failures_per_s * FLEET.swap_s
+    away = FLEET.cable_failures_per_s * FLEET.swap_s
     assert limps["any"]["aec link"] == pytest.approx(1 - (1 - away / (1 + away)) ** (256 * 64))
     assert len(planner.limping("hgx-h100", FLEET, 8)) == 0
 
@@ -141,3 +141,30 @@ def test_a_share_is_printed_with_the_digits_that_it_has(share, said):
         goodput, low, high = share, max(share - 0.1, 0), min(share + 0.1, 1.0)
 
     assert tables.percent(Job()).startswith(said)
+
+
+def test_racks_stand_beside_each_other_as_they_may_be_built():
+    """NL32x2 in three ways, NL72x2 in two, a torus and NVL72 in none but their own."""
+    called = CALLED | {"gb200-nvl72": "nvl72"}
+    table = tables.alternatives([NL32, NL72, TORUS, "gb200-nvl72"], called, **ASK)
+    assert table.system.tolist() == ["small"] * 3 + ["large"] * 2
+    assert table.built.tolist() == [
+        *("as drawn", "redundant lanes on its 4 switch trays", "5 switch trays"),
+        *("as drawn", "8 switch trays"),
+    ]
+    assert table["to spare"].tolist()[:3] == ["nothing", "2 of 10 lanes of a link", "2 of 10 switches of a plane"]
+    five = tm.goodput(tm.system(NL32).with_switch_trays(5), **ASK)
+    assert table["trays swapped"][2] == tables.percent(five)
+
+
+def test_all_printed_uptimes_are_told_apart():
+    """Eight rows; four are no predictions, each with its reason, and one of these lies in the band."""
+    table = uptimes.uptimes()
+    assert len(table) == 8
+    assert (table.no_prediction == "").tolist() == table.fair.tolist()
+    assert sorted(table.no_prediction[~table.fair]) == [
+        *["fewer than 4,096 chips"] * 2,
+        "people restarted it by hand",
+        "the high end of the time to restart was inferred from it",
+    ]
+    assert table.inside.sum() == 5

@@ -23,7 +23,8 @@ NAMED = {
     "goodput": [
         f"borrowed/{name}/project"
         for name in (
-            *("interruptions_per_chip_s", "repaired_share", "link_failures_per_s", "switch_failures_per_s"),
+            *("interruptions_per_chip_s", "repaired_share", "lane_failures_per_s", "cable_failures_per_s"),
+            "switch_failures_per_s",
             *("restart_s", "swap_s", "repair_s", "checkpoint_bytes_per_s", "exposed_share"),
         )
     ],

@@ -485,7 +485,7 @@ def _specs() -> Iterator[Call]:
         "doors",
         "tm.Precision",
         "",
-        "choice: weights experts kv activations compute attention; text: name",
+        "choice: weights experts kv activations compute attention; text: name; flag: sparse",
         "weights=['bf16', 'fp8', 'mxfp4']",
     )
     yield _call("main", "tm.Mapping(tp=2).extent", "name='tp'", "choice: name")

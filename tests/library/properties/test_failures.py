@@ -8,10 +8,10 @@ import pytest
 import trnmodel as tm
 from trnmodel.formulas import reliability, spares
 from trnmodel.reliability.goodput import LOSSES
-from trnmodel.reliability.redundancy import guards
+from trnmodel.reliability.redundancy import guards, rack_alternatives
 
 SYSTEMS = ["trn3-nl32x2-torus", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160", "trn2-ultraserver", "gb200-nvl72"]
-RATES = ["interruptions_per_chip_s", "link_failures_per_s", "switch_failures_per_s"]
+RATES = ["interruptions_per_chip_s", "lane_failures_per_s", "cable_failures_per_s", "switch_failures_per_s"]
 ASKED = {"checkpoint_bytes": 4e12}
 FLEET = tm.fleet()
 NOTHING = replace(FLEET, id="nothing", ranges={}, **dict.fromkeys(RATES, 0.0))
@@ -68,6 +68,24 @@ def test_more_failures_and_longer_times_never_help(system, swap, name):
     values = getattr(FLEET, name) * np.geomspace(1e-3, 30, 12) if values is None else values
     job = tm.goodput(system, 8192, swap=swap, spare_chips=2048, fleet=replace(FLEET, **{name: values}), **ASKED)
     assert np.all(np.diff(np.broadcast_to(job.goodput, values.shape)) <= 1e-12)
+
+
+def test_no_random_job_gains_from_more_failures():
+    """Random racks, sizes, fleets and checkpoints: each rate and each time grows by a random factor."""
+    rng = np.random.default_rng(7)
+    grow = [*RATES, "restart_s", "swap_s", "repair_s"]
+    racks = [one for name in SYSTEMS for one in rack_alternatives(name).values()]
+    for _ in range(150):
+        rack, swap = racks[rng.integers(len(racks))], ("hot", "drain")[rng.integers(2)]
+        worse = {name: getattr(FLEET, name) * 10 ** rng.uniform(-2, 1.5) for name in grow}
+        at = replace(FLEET, ranges={}, exposed_share=rng.uniform(), repaired_share=rng.uniform(), **worse)
+        ask = {"checkpoint_bytes": 10 ** rng.uniform(9, 14), "spare_chips": 10_000, "swap": swap}
+        chips = float(rng.integers(1, 100_000))
+        before = tm.goodput(rack, chips, fleet=at, **ask)
+        for name in grow:
+            more = replace(at, **{name: getattr(at, name) * 10 ** rng.uniform(0, 1)})
+            after = tm.goodput(rack, chips, fleet=more, **ask)
+            assert after.goodput <= before.goodput * (1 + 1e-12), (rack.id, swap, name)
 
 
 @SWAPS
@@ -134,4 +152,4 @@ def test_limits_of_the_formulas():
     assert reliability.time_shares(1e9, 20.0, 100.0, 1.0)[0] == 0
     assert spares.slowed_speed(0.0, 1.0) == 0
     assert spares.more_out(4, 4, 1.0) == 0
-    assert spares.worn_per_s(5, 0, 1e-9, 1.0) == pytest.approx(5e-9)
+    assert spares.unspared_per_s(5, 0, 1e-9, 1.0) == pytest.approx(5e-9)
