@@ -311,6 +311,18 @@ def calibrate(rows: pd.DataFrame | str | Path, groups: str | Iterable[str] = GRO
     return pd.DataFrame(lines, columns=["group", "owner", "quantity", "in_force", "fitted", "cases"])
 
 
+def _scaled(quantity: str, ends: Sequence[float]) -> list[str]:
+    """Return the printed ends of a range; that of a share is narrowed about its middle where it would pass 1.
+
+    Examples
+    --------
+    >>> _scaled("decode_matmul_share", [0.72, 1.04]), _scaled("layer_s:h100", [0.5, 1.5]), _scaled("phase_overlap", [1.0])
+    (['0.76', '1'], ['0.5', '1.5'], ['1'])
+    """
+    beyond = max(ends[-1] - 1, 0.0) if "share" in quantity and len(ends) > 1 else 0.0
+    return [f"{end:.5g}" for end in (*[ends[0] + beyond] * (len(ends) - 1), ends[-1] - beyond)]
+
+
 def write(table: pd.DataFrame, path: Path = EFFICIENCIES) -> None:
     """Put the values of `calibrate` into the rows of their owners, each with the relative spread that its row has."""
     moved = {
@@ -324,7 +336,7 @@ def write(table: pd.DataFrame, path: Path = EFFICIENCIES) -> None:
     def again(fact: Mapping[str, str]) -> str:
         quantity = f"{fact['quantity']}:{fact['qualifier']}".removesuffix(":")
         ratio, ends = moved.get((fact["entity"], quantity)), fact["value_printed"].split("-")
-        return "-".join(ends if ratio is None else [f"{float(end) * ratio:.5g}" for end in ends])
+        return "-".join(ends if ratio is None else _scaled(quantity, [float(end) * ratio for end in ends]))
 
     put(path, again)
 
