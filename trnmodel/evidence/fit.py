@@ -316,8 +316,8 @@ def _scaled(quantity: str, ends: Sequence[float]) -> list[str]:
 
     Examples
     --------
-    >>> _scaled("decode_matmul_share", [0.72, 1.04]), _scaled("layer_s:h100", [0.5, 1.5]), _scaled("phase_overlap", [1.0])
-    (['0.76', '1'], ['0.5', '1.5'], ['1'])
+    >>> _scaled("decode_matmul_share", [0.72, 1.04]), _scaled("layer_s:h100", [0.5, 1.5])
+    (['0.76', '1'], ['0.5', '1.5'])
     """
     beyond = max(ends[-1] - 1, 0.0) if "share" in quantity and len(ends) > 1 else 0.0
     return [f"{end:.5g}" for end in (*[ends[0] + beyond] * (len(ends) - 1), ends[-1] - beyond)]
