@@ -33,7 +33,7 @@ def line(
     }
     one |= {"system": named(system), "stack_kind": software, "generated_usd_per_mtoken": cost, "basis": "ideal"}
     one |= {"chip_s": lambda: 3.0, "chance": 0.9, "usd_per_chip_h": 5.0, "valid": not np.isnan(cost)}
-    return SimpleNamespace(**one | {"ends": ends.__getitem__, "fast_enough": True} | more)
+    return SimpleNamespace(**one | {"ends": ends.__getitem__, "fast_enough": True, "ranks": True} | more)
 
 
 def costs(*lines, **more):
@@ -144,6 +144,8 @@ def test_who_is_first_in_draws_or_by_middles(monkeypatch):
     monkeypatch.setattr(markets, "drawn", lambda found, software: None)
     found = costs(line("a", cost=2.0), line("b", cost=1.0), line("c", cost=np.nan), line("d", "public", cost=0.1))
     assert list(markets.firsts(found, "ideal").items()) == [("b", 1.0), ("a", 0.0)]
+    found = costs(line("a", cost=2.0), line("b", cost=1.0), line("e", cost=0.5, ranks=False))
+    assert list(markets.firsts(found, "ideal").items()) == [("b", 1.0), ("a", 0.0)]
 
 
 def test_three_systems_at_most_are_named():
@@ -177,7 +179,8 @@ def test_who_leads_on_which_software(monkeypatch, public, tuned, ideal, said):
 def test_the_order_of_each_question_in_words(monkeypatch):
     shares = {"public": {}, "hand-tuned": {"a": 1.0}, "ideal": {"a": 0.6, "b": 0.4}}
     monkeypatch.setattr(markets, "firsts", lambda found, kind: shares[kind])
-    words = "*public* nobody is as fast at a known price; *hand-tuned* A alone; *ideal* open, A in 60%, B in 40%"
+    nobody = "*public* nobody is as fast at a known price on measured software"
+    words = f"{nobody}; *hand-tuned* A alone; *ideal* open, A in 60%, B in 40%"
     assert markets.describe_order({("m", 20.0): None, ("n", 1234.5): None}, CALLED) == (
         f"* **m at 20 tokens/s**: {words}.\n* **n at 1,234.5 tokens/s**: {words}."
     )

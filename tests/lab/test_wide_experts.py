@@ -49,7 +49,7 @@ def test_the_row_of_data_is_what_the_runs_give(table):
     e = tm.efficiencies("h100", "hand-tuned")
     low, high = e.range("expert_serial_s")
     assert table.expert_s.between(low, high).all()
-    assert e.expert_serial_s == pytest.approx(np.median(table.expert_s), rel=0.05)
+    assert e.expert_serial_s == pytest.approx(np.median(table.expert_s), rel=0.1)
     assert load.facts_rows()["hand-tuned-gpu/expert_serial_s/project"].confidence == "D"
 
 

@@ -450,6 +450,17 @@ def test_what_is_refused(name):
         tm.token_cost(**{"model": MODEL, "request": ASK, "systems": "trn2.48xlarge"} | changed)
 
 
+def test_no_order_follows_from_a_scenario():
+    """Of a hand-tuned step on Trainium3 less than half stands on parts that were measured there, on H200 more."""
+    found = tm.token_cost(MODEL, ASK, ["hgx-h200", "trn3-nl72x2-pcie160"], pricing=5.0)
+    assert [found[name, "hand-tuned"].ranks for name in found.systems] == [True, False]
+    assert set(found.draws("hand-tuned", draws=64).values) == {"hgx-h200"}
+    assert set(found.draws("ideal", draws=64).values) == {"hgx-h200", "trn3-nl72x2-pcie160"}
+    alone = tm.token_cost(MODEL, ASK, "trn3-nl72x2-pcie160", pricing=5.0)
+    with pytest.raises(ValueError, match="less than half of each system's step stands on measured parts"):
+        alone.draws("hand-tuned")
+
+
 def test_a_speed_that_nothing_reaches_and_one_token_of_output(tmp_path):
     fast = tm.token_cost(MODEL, replace(ASK, tokens_per_s_per_user=1e5), "hgx-h200")
     assert {one.reason for one in fast.lines} == {"too slow for a user at any load"}

@@ -336,6 +336,34 @@ def test_ranks_that_cut_a_context_sum_up_outputs(model, layers, elements):
     assert found == [("all_reduce", "cp", 5 * elements * 2, layers)]
 
 
+@pytest.mark.parametrize(
+    ("model", "tp", "ranks", "queries", "outputs"),
+    [("llama-3.1-8b", 32, 4, 4 * 128, 4 * 128), (NAME, 4, 4, 128 * 576, 128 * 512)],
+)
+def test_a_cache_that_is_cut_by_tokens_costs_an_exchange(model, tp, ranks, queries, outputs):
+    """32 heads on 32 ranks, 8 KV heads: groups of 4 ranks exchange 4 heads. A latent is of all 128 heads and ranks."""
+    e = replace(IDEAL, id="mine", cache_split="tokens", kv_head_policy="replicate")
+    step = decoded(model, tm.Mapping(tp=tp), e, batch=5, context=1000)
+    found = [(m.kind, float(m.ranks(tp)), float(m.message_bytes), m.count) for m in step.messages if m.group == "tp"]
+    layers = tm.model(model).n_layers
+    assert found[1:] == [
+        ("all_gather", ranks, 5 * queries * 2, layers),
+        ("reduce_scatter", ranks, 5 * outputs * 2, layers),
+    ]
+    copied = decoded(model, tm.Mapping(tp=tp), replace(e, cache_split="heads"), batch=5, context=1000)
+    assert [m.kind for m in copied.messages] == ["all_reduce"]
+    assert step.network_s > copied.network_s
+
+
+def test_heads_that_are_not_cut_exchange_nothing():
+    """8 KV heads on 8 ranks: each exchange is of one rank and takes no time."""
+    step, copied = (
+        decoded("llama-3.1-8b", tm.Mapping(tp=8), replace(IDEAL, id=one, cache_split=one), batch=5, context=1000)
+        for one in ("tokens", "heads")
+    )
+    assert step.network_s == copied.network_s
+
+
 def test_experts_that_are_not_read_are_not_taken_to_another_format():
     """Of 128 experts, 4 a token, 5 tokens need all but (31/32)^5 of them."""
     e = stack(expert_read="distinct", dequantise_passes=3.0)

@@ -53,10 +53,11 @@ class Efficiencies(Spec):
     Of the device's memory a server may use `memory_share`; each rank's process and its library keep `runtime_bytes` of
     it. The first rank holds `first_rank_bytes` more, and the tables of the vocabulary `whole` where the library does
     not cut them there. Ranks of TP cut the cache by `heads`, and store copies where there are fewer, or by `tokens`.
-    `measured_as` names the stack whose rows speak of one that differs in what is legal alone.
+    `measured_as` names the stack whose rows speak of one that differs in what is legal alone. `parts_measured_on`
+    names, for each resource, the chips on which the parts of a scenario were measured.
     """
 
-    JOINED = frozenset({"fitted_on"})
+    JOINED = frozenset({"fitted_on", "parts_measured_on"})
 
     weight_stream_share: float = 1.0
     kv_stream_share: float = 1.0
@@ -130,6 +131,7 @@ class Efficiencies(Spec):
     range_factor: float = 1.0
     measured_as: str = ""
     fitted_on: Mapping[str, tuple[str, ...]] = mapping_field()
+    parts_measured_on: Mapping[str, tuple[str, ...]] = mapping_field()
 
     @property
     def kind(self) -> Kind:
@@ -170,7 +172,7 @@ IDEAL = Efficiencies(id="ideal", name="ideal: nothing lost, nothing padded")
 VALUES = tuple(
     one.name
     for one in fields(Efficiencies)
-    if one.compare and one.name not in ("id", "name", "fitted_on", "range_factor")
+    if one.compare and one.name not in ("id", "name", "fitted_on", "parts_measured_on", "range_factor")
 )
 
 
@@ -361,14 +363,20 @@ RESOURCE_OF = {
 def fitted_resources(e: Efficiencies, chip: Chip, part: Part) -> tuple[str, ...]:
     """Resources of a step on a chip of which a constant was fitted to rows of that chip.
 
+    Those of a scenario of parts are the resources whose part was measured on that chip.
+
     Examples
     --------
     >>> import trnmodel as tm
+    >>> fitted_resources(tm.efficiencies("trainium2", "hand-tuned"), tm.chip("trainium2"), "decode")
+    ('memory', 'overhead')
     >>> fitted_resources(tm.efficiencies("trainium2"), tm.chip("trainium2"), "decode")
     ('compute', 'memory', 'network', 'overhead')
     >>> fitted_resources(tm.efficiencies("trainium3"), tm.chip("trainium3"), "decode")
     ()
     """
+    if e.kind == "hand-tuned":
+        return tuple(sorted(name for name, chips in e.parts_measured_on.items() if chip.id in chips))
     if basis(e, chip, chip.lnc_default, part).word != "measured":
         return ()
     other = "prefill" if part == "decode" else "decode"

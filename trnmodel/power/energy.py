@@ -214,7 +214,7 @@ class Energy(Judged):
 def _sent(step: Step) -> NDArray:
     """Return the least bytes that a rank sends in a step: the share of each message that any algorithm sends."""
     parts = [
-        busbw_factor(message.kind, getattr(step, message.group)) * message.message_bytes * message.count
+        busbw_factor(message.kind, message.ranks(getattr(step, message.group))) * message.message_bytes * message.count
         for message in step.messages
     ]
     return np.asarray(sum(parts)) if parts else np.zeros(())

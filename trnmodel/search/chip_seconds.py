@@ -32,6 +32,7 @@ from trnmodel.units import format_digits, format_figure, format_within
 PHASES = ("generated", "prefill", "decode", "blended", "at_load")
 COSTS = tuple(f"{phase}_usd_per_mtoken" for phase in PHASES)
 MOST_AT_ONCE = 4096  # draws whose numbers of sequences in flight are computed at a time
+HALF = 0.5  # of a step that must stand on measured parts before a scenario is ranked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +99,17 @@ class TokenCost(Judged):
     blended_usd_per_mtoken: NDArray
     at_load_usd_per_mtoken: NDArray
     instances: float
+
+    @property
+    def ranks(self) -> bool:
+        """Whether its cost may be set in an order with others.
+
+        That of a hand-tuned scenario may not, unless at least half of its decode step stands on parts that were
+        measured on the chip: `Step.measured_share`.
+        """
+        if self.stack_kind != "hand-tuned":
+            return True
+        return self.choice is not None and bool(np.all(self.choice.step.measured_share >= HALF))
 
     def judge(self) -> Basis:
         """Return the basis of its choice, or that of the stack where nothing fits."""

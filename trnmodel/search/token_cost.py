@@ -142,7 +142,7 @@ class TokenCosts(Card):
         return tidy(rows)
 
     def draws(
-        self, software: str = "hand-tuned", phase: str = "generated", draws: int = 10_000, seed: int = 0
+        self, software: str = "public", phase: str = "generated", draws: int = 10_000, seed: int = 0
     ) -> Sensitivity:
         """Costs of the priced systems from common draws of prices and of what software makes of a chip.
 
@@ -165,11 +165,15 @@ class TokenCosts(Card):
         Prices lie between the lowest and the highest in force. What nobody knows of a hand-tuned stack is one draw for
         all systems on it, and one for its prompts; a public stack's errors are drawn for each chip. In each draw the
         number of sequences in flight adapts, so that the promises hold. The ends of a band are the 5th and 95th
-        percentiles. A draw in which a system cannot keep the promises has no cost.
+        percentiles. A draw in which a system cannot keep the promises has no cost. Systems of whose hand-tuned step
+        less than half stands on measured parts are left out: no order follows from a scenario.
         """
-        priced = [one for one in self.of(software) if np.all(one.valid)]
+        priced = [one for one in self.of(software) if np.all(one.valid) and one.ranks]
         if not priced:
-            refuse("software", software, "no system has a price and is fast enough with it")
+            why = "no system has a price and is fast enough with it"
+            if any(np.all(one.valid) for one in self.of(software)):
+                why = "less than half of each system's step stands on measured parts, and no order follows"
+            refuse("software", software, why)
         inputs, even = uncertain(priced)
 
         def ask(**drawn: Any) -> dict[str, NDArray]:

@@ -17,6 +17,7 @@ from trnmodel.formulas import memory, moe, step
 from trnmodel.formulas.moe import dispatched_bytes
 from trnmodel.formulas.step import buffer_bytes
 from trnmodel.models.blocks import Attention
+from trnmodel.steps.mapping import splits_cache
 from trnmodel.steps.setting import Burden, Setting
 from trnmodel.units import Numeric
 
@@ -267,13 +268,21 @@ def prefill_work(
 
 
 class Message(NamedTuple):
-    """Collectives of one kind in one step: the full buffer of each, how many, and the group that runs them."""
+    """Collectives of one kind in one step: the full buffer of each, how many, and the group that runs them.
+
+    Where a group falls into `parts`, each part runs its own.
+    """
 
     name: str
     kind: str
     group: str
     message_bytes: NDArray
     count: Numeric
+    parts: int = 1
+
+    def ranks(self, degree: Numeric) -> Numeric:
+        """Return the ranks that run one of them, from the degree of the group."""
+        return degree if self.parts == 1 else np.ceil(degree / self.parts)
 
 
 def _context(s: Setting, b: Burden, rows: NDArray) -> Message:
@@ -295,18 +304,40 @@ def _context(s: Setting, b: Burden, rows: NDArray) -> Message:
     return Message(f"keys and values of {b.name}", "p2p", "cp", passed, layers * (s.degrees.cp - 1))
 
 
+def _split_cache(s: Setting, b: Burden, rows: NDArray) -> list[Message]:
+    """Return the exchange of one kind of attention whose cache TP cuts further than its KV heads, in a decode step.
+
+    Ranks that have a KV head between them, each a part of its tokens, gather the queries of all their heads, and sum up
+    partial outputs, of which each keeps its own heads. A prefill computes the keys and values of its tokens on each
+    rank and exchanges none.
+    """
+    a, layers = b.attention, float(b.layers)
+    assert a is not None
+    if s.phase != "decode" or not splits_cache(s.e.kv_head_policy, s.e.cache_split):
+        return []
+    parts = 1 if a.latent_dim else a.kv_heads
+    heads = np.ceil(s.degrees.tp / parts) * a.heads * b.head_share
+    widths = (a.latent_dim, a.latent_value_dim) if a.latent_dim else (a.qk_dim, a.v_dim)
+    queries, outputs = (buffer_bytes(rows, heads * width, s.wide_bytes) for width in widths)
+    return [
+        Message(f"queries of {b.name}", "all_gather", "tp", queries, layers, parts),
+        Message(f"parts of outputs of {b.name}", "reduce_scatter", "tp", outputs, layers, parts),
+    ]
+
+
 def messages(s: Setting, rows: NDArray, logits: NDArray, expert_imbalance: Numeric) -> tuple[Message, ...]:
     """Return what a rank sends in a forward step over `rows` rows of its own, `logits` of them with logits.
 
-    The all-reduces of TP, two a layer (sequence parallelism moves the same bytes); the logits, where a stack gathers
-    them; the boundaries of PP; dispatch and combine of experts, of which each TP rank carries its share of the width;
-    the exchange of CP.
+    The all-reduces of TP, two a layer (sequence parallelism moves the same bytes); the exchange of a cache that TP cuts
+    by tokens; the logits, where a stack gathers them; the boundaries of PP; dispatch and combine of experts, of which
+    each TP rank carries its share of the width; the exchange of CP.
     """
     c, d = s.outline, s.degrees
     buffer = buffer_bytes(rows, c.hidden, s.wide_bytes)
     exchanges = []
     if "tp" in s.parted:
         exchanges.append(Message("row-parallel outputs", "all_reduce", "tp", buffer, float(c.all_reduces)))
+        exchanges += [m for b in s.burdens if b.attention for m in _split_cache(s, b, rows)]
         if s.gathers_logits:
             gathered = buffer_bytes(logits, c.vocabulary, s.wide_bytes)
             exchanges.append(Message("logits", "all_gather", "tp", gathered, s.e.logit_gathers))
@@ -322,8 +353,8 @@ def messages(s: Setting, rows: NDArray, logits: NDArray, expert_imbalance: Numer
 
 def message_s(s: Setting, message: Message, e: Efficiencies | None = None) -> NDArray:
     """Time of all collectives of a message, each as `tm.collective` has it, of the setting's stack or another [s]."""
-    ranks, stride = s.teams[message.group]
-    sizes = message.message_bytes
+    team, sizes = s.teams[message.group], message.message_bytes
+    ranks, stride = message.ranks(team.ranks), team.stride
     return message.count * times_s(message.kind, sizes, s.at.where, ranks, stride, s.at.lnc, e or s.e, s.index)
 
 

@@ -147,12 +147,15 @@ def _drawn_ties(
 
 
 def firsts(costs: TokenCosts, software: str) -> dict[str, float]:
-    """Return the share of draws in which each system is the cheapest, largest first; middles if nothing varies."""
+    """Return the share of draws in which each system is the cheapest, largest first; middles if nothing varies.
+
+    Systems whose hand-tuned software is mostly a scenario are left out (`TokenCost.ranks`).
+    """
     draws = drawn(costs, software)
     if draws is not None:
         wins = draws.wins(least=True).sort_values("wins", ascending=False, kind="stable")
         return dict(zip(wins.answer, map(float, wins.wins), strict=True))
-    known = [one for one in costs.lines if one.stack_kind == software and np.all(one.valid)]
+    known = [one for one in costs.lines if one.stack_kind == software and np.all(one.valid) and one.ranks]
     known.sort(key=lambda one: float(one.generated_usd_per_mtoken))
     return {one.system.id: float(one is known[0]) for one in known}
 
@@ -165,10 +168,12 @@ def leads(shares: Mapping[str, float], called: Mapping[str, str]) -> str:
     >>> leads({"a": 0.96, "b": 0.04}, {"a": "A", "b": "B"}), leads({"a": 0.6, "b": 0.4}, {"a": "A", "b": "B"})
     ('A in 96%, B in 4%', 'open, A in 60%, B in 40%')
     >>> leads({"a": 1.0}, {"a": "A"}), leads({}, {})
-    ('A alone', 'nobody is as fast at a known price')
+    ('A alone', 'nobody is as fast at a known price on measured software')
     """
     if len(shares) < 2:
-        return next((f"{called[name]} alone" for name in shares), "nobody is as fast at a known price")
+        return next(
+            (f"{called[name]} alone" for name in shares), "nobody is as fast at a known price on measured software"
+        )
     some = [
         f"{called[name]} in {_often(share)}" for name, share in [*shares.items()][:MOST_NAMED] if share >= LEAST_SHOWN
     ]

@@ -118,12 +118,14 @@ def _share(share: float, low: float, high: float) -> str:
     return f"{share:.2f}" + (f" ({low:.2f} to {high:.2f})" if high > low else "")
 
 
-def ahead(table: pd.DataFrame, system: str, speed: float) -> tuple[int, int]:
-    """Count the rivals' kinds of software that a system's hand-tuned software beats at a speed, and all of them."""
-    at = table[table.promised_tokens_per_s_per_user == speed].fillna({"share_of_ideal": 0.0})
-    own = at[(at.system == system) & (at.software == "hand-tuned")].share_of_ideal.iloc[0]
-    others = at[at.system != system].share_of_ideal
-    return int((others < own).sum()), len(others)
+def spans(table: pd.DataFrame, system: str, speed: float) -> tuple[float, float]:
+    """Return the least and the most of the system's ideal that makes it tie with a rival at a speed, of all rivals.
+
+    No rival that is as fast gives NaN. What a hand-tuned scenario reaches ranks nobody: it is a dial.
+    """
+    at = table[(table.promised_tokens_per_s_per_user == speed) & (table.system != system)]
+    known = at.share_of_ideal[np.isfinite(at.share_of_ideal)]
+    return float(known.min()), float(known.max())
 
 
 def domains(

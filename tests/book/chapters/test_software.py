@@ -78,14 +78,9 @@ def test_above_one_no_software_ties(tied):
     assert table.loc[("GB200 NVL72", "ideal"), "no software ties"] == "20 to 50 tokens/s"
     assert table.loc[("8 x H200 SXM", "public"), "no software ties"] == ""
     assert (table["at 10000 tokens/s"] == "not as fast").all()
-    beaten, others = contests.ahead(tied, SMALL, 20.0)
-    assert (beaten, others) == (
-        sum(
-            tied[(tied.system != SMALL) & (tied.promised_tokens_per_s_per_user == 20)].share_of_ideal
-            < tied[(tied.system == SMALL) & (tied.software == "hand-tuned")].share_of_ideal.iloc[0]
-        ),
-        6,
-    )
+    least, most = contests.spans(tied, SMALL, 20.0)
+    others = tied[(tied.system != SMALL) & (tied.promised_tokens_per_s_per_user == 20)].share_of_ideal
+    assert (least, most) == (others.min(), others.max())
 
 
 def test_only_the_systems_own_line_has_a_band(tied):
@@ -237,13 +232,13 @@ def test_each_kind_of_software_is_asked_by_its_word(monkeypatch):
     assert [more[2:5] for more in asked] == [(SMALL, 20.0, ["bf16"])] * 3
 
 
-def test_whom_a_share_is_ahead_of():
-    """At 20 tokens/s 0.5 is ahead of 0.4 and of one that is not as fast, not of as much and not of 0.6."""
+def test_the_shares_at_which_rivals_tie():
+    """At 20 tokens/s rivals tie at 0.4 to 0.6 of the ideal; one that is not as fast ties nowhere."""
     rows = [("a", "hand-tuned", 0.5), ("a", "public", 0.45), ("b", "ideal", 0.6), ("b", "hand-tuned", 0.4)]
     rows += [("b", "public", np.nan), ("c", "hand-tuned", 0.5)]
     table = pd.DataFrame(rows, columns=["system", "software", "share_of_ideal"])
     both = [table.assign(promised_tokens_per_s_per_user=speed) for speed in (20.0, 50.0)]
-    assert contests.ahead(pd.concat(both), "a", 20.0) == (2, 4)
+    assert contests.spans(pd.concat(both), "a", 20.0) == (0.4, 0.6)
     assert contests._share(0.5, 0.5, 0.5) == "0.50"
     assert contests._share(0.5, 0.25, 0.75) == "0.50 (0.25 to 0.75)"
     assert contests._share(np.nan, 0.0, 0.0) == "not as fast"
