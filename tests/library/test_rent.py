@@ -219,7 +219,7 @@ def test_no_other_mapping_costs_less(costs, system):
             held = chips / np.floor(chips / np.ceil(tp / step.ranks_per_chip))
             made = np.where(step.valid & (tpot <= 1 / 40), held / rate, np.inf)
             least = min(least, made.min())
-    assert one.choice.request_chip_s < 1.01 * least  # not every batch is tried
+    assert one.choice.request_chip_s < 1.05 * least  # not every batch is tried
 
 
 def test_no_system_stands_on_public_software_alone(costs):
@@ -383,7 +383,7 @@ def test_a_draw_replays_the_column_of_the_choice(costs):
 
 
 def test_systems_of_one_hand_tuned_stack_share_its_draws():
-    prices = {"trn3-nl32x2-pcie160": 2.0, "trn3-nl72x2-pcie160": 2.0}
+    prices = {"trn2.48xlarge": 2.0, "trn2-ultraserver": 2.0}
     found = tm.token_cost(MODEL, ASK, list(prices), pricing=prices).draws("hand-tuned", draws=2000)
     assert list(found.inputs) == ["decode of hand-tuned-neuron", "prefill of hand-tuned-neuron"]
     assert np.corrcoef([*found.values.values()])[0, 1] > 0.999
@@ -455,7 +455,7 @@ def test_no_order_follows_from_a_scenario():
     found = tm.token_cost(MODEL, ASK, ["hgx-h200", "trn3-nl72x2-pcie160"], pricing=5.0)
     assert [found[name, "hand-tuned"].ranks for name in found.systems] == [True, False]
     assert set(found.draws("hand-tuned", draws=64).values) == {"hgx-h200"}
-    assert set(found.draws("ideal", draws=64).values) == {"hgx-h200", "trn3-nl72x2-pcie160"}
+    assert all(found[name, kind].ranks for name in found.systems for kind in ("public", "ideal"))
     alone = tm.token_cost(MODEL, ASK, "trn3-nl72x2-pcie160", pricing=5.0)
     with pytest.raises(ValueError, match="less than half of each system's step stands on measured parts"):
         alone.draws("hand-tuned")
