@@ -5,11 +5,9 @@ amount. The points of a system and a model are asked in one call: the first colu
 others hold it with one input grown each. Where an input may be 0, some of the points draw that.
 """
 
-from collections.abc import Mapping
 from dataclasses import fields, replace
 from functools import cache
 from math import inf
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +16,6 @@ import trnmodel as tm
 from trnmodel.catalog import facilities
 from trnmodel.catalog.prices import owner, prices
 from trnmodel.catalog.stacks import Efficiencies
-from trnmodel.catalog.systems import System
 from trnmodel.catalog.trainers import Trainer, trainer
 from trnmodel.power.energy import BOUNDARIES
 from trnmodel.reliability.goodput import replica_availability, replica_downtime
@@ -63,12 +60,12 @@ PRICED = [name for name in tm.systems() if tm.tco(name).valid]
 """Systems whose hour has a price: racks whose parts are counted, and servers as sold."""
 
 
-def points(combinations: int, inputs: int) -> int:
+def points(combinations, inputs):
     """Return how many points each of some combinations draws, so that together they ask all questions."""
     return -(-QUESTIONS // (combinations * (inputs + 1)))
 
 
-def grown(rng, usual: Mapping[str, float], rows: int, least: float = 0.0) -> dict[str, Any]:
+def grown(rng, usual, rows, least=0.0):
     """Return random inputs around their usual values: as drawn, then each larger by itself, then all of them.
 
     A share, whose name says so, ends at 1.
@@ -85,12 +82,12 @@ def grown(rng, usual: Mapping[str, float], rows: int, least: float = 0.0) -> dic
     return inputs
 
 
-def usual_of(spec: Any, names: tuple[str, ...]) -> dict[str, float]:
+def usual_of(spec, names):
     """Return the latencies of a stack, and what is usual of those that it does not have."""
     return {name: getattr(spec, name) or USUAL_S.get(name, A_LAYER_S) for name in names}
 
 
-def never_falls(figure: Any, inputs: Mapping[str, Any], what: Any) -> None:
+def never_falls(figure, inputs, what):
     """Fail where a figure that counts what is lost, such as a time or a cost, is less than that of the point as drawn.
 
     An answer that has no number may not get one from worse inputs.
@@ -104,17 +101,17 @@ def never_falls(figure: Any, inputs: Mapping[str, Any], what: Any) -> None:
     assert not row.size, f"{what}: {names[column[0]]} at point {row[0]}, {first[row[0]]} to {values[row[0]]}"
 
 
-def never_rises(figure: Any, inputs: Mapping[str, Any], what: Any) -> None:
+def never_rises(figure, inputs, what):
     """Fail where a figure that counts what is gained, such as a rate or a share, is more than that as drawn."""
     never_falls(-np.asarray(figure, float), inputs, what)
 
 
-def logarithmic(rng, low: float, high: float, rows: int) -> Any:
+def logarithmic(rng, low, high, rows):
     """Return a column of whole numbers, evenly in logarithms."""
     return np.round(np.exp(rng.uniform(np.log(low), np.log(high), (rows, 1))))
 
 
-def random_of(what: Any) -> np.random.Generator:
+def random_of(what):
     """Return the random numbers of a combination, which are the same in each run."""
     return np.random.default_rng(list(str(what).encode()))
 
@@ -123,12 +120,12 @@ def random_of(what: Any) -> np.random.Generator:
 
 
 @cache
-def racks() -> list[System]:
+def racks():
     """Return the racks and servers of several chips, switched ones with each use of their redundant lanes too."""
     return [one for name in RACKS for one in rack_alternatives(name).values()]
 
 
-def random_fleets(rng, rows: int) -> tuple[Any, dict[str, Any]]:
+def random_fleets(rng, rows):
     """Return fleets of which a rate or a time of an outage grows, and what grows; a time of 0 is no outage."""
     fleet = tm.fleet()
     worse = grown(rng, {name: getattr(fleet, name) for name in (*RATES, *OUTAGES)}, rows)
@@ -137,7 +134,7 @@ def random_fleets(rng, rows: int) -> tuple[Any, dict[str, Any]]:
 
 
 def test_more_failures_and_longer_outages_never_help_a_job():
-    """Spares are whole failure domains, of which one more may stand by than is needed: goodput has them given."""
+    """Spares are whole failure domains, of which one more than is needed gains up to 0.001: goodput has them given."""
     for system in racks():
         for swap in SWAPS:
             what = (system.id, len(system.scaleup_lanes), swap)
@@ -167,17 +164,29 @@ def test_more_failures_and_longer_outages_never_help_replicas():
             never_falls(sum(replica_downtime(system, chips, **asked).values()), worse, what)
 
 
+@pytest.mark.parametrize("swap", SWAPS)
+def test_no_failures_lose_nothing_and_failures_all_the_time_leave_nothing(swap):
+    for system in racks():
+        asked = {"checkpoint_bytes": 1e12, "swap": swap}
+        never, always = (replace(tm.fleet(), id="x", ranges={}, **dict.fromkeys(RATES, x)) for x in (0.0, 1e15))
+        chips = np.array([1.0, 100, 1e5])
+        assert np.all(tm.goodput(system, chips, fleet=never, **asked).goodput == 1)
+        assert np.all(replica_availability(system, [1, 64], swap=swap, fleet=never) == 1)
+        assert np.all(tm.goodput(system, chips, fleet=always, **asked).goodput == 0)
+        assert np.all(replica_availability(system, [1, 64], swap=swap, fleet=always) < 1e-3)
+
+
 # Latency
 
 
-def with_latencies(rng, system: System, stack: Any, rows: int) -> tuple[Efficiencies, dict[str, Any]]:
+def with_latencies(rng, system, stack, rows):
     """Return a stack whose latencies grow, and what grows."""
     e = tm.efficiencies(system.chip, stack)
     worse = grown(rng, usual_of(e, LATENCIES), rows)
     return replace(e, **worse), worse
 
 
-def joules_and_dollars_never_fall(step: Any, worse: Mapping[str, Any], what: Any) -> None:
+def joules_and_dollars_never_fall(step, worse, what):
     """Fail where a step gains at a boundary of power, or in dollars; a chip without watts has neither."""
     if np.isnan(step.system.chip.tdp_w):
         return
@@ -230,6 +239,30 @@ def test_longer_latencies_never_help_training(model, system, degrees):
         step = tm.train_step(model, where, tm.Mapping(**degrees), **sizes, efficiencies=replace(e, **worse))
         never_falls(step.time_s, worse, what)
         never_rises(step.mfu, worse, what)
+
+
+ODD = [  # experts on Trainium1, logical cores of one, a long context, a chunked one, experts on one rack of GPUs
+    ("deepseek-v2-lite", "trn1.32xlarge", {"tp": 8, "ep": 2}, 3e4),
+    ("qwen3-30b-a3b", "trn2.48xlarge", {"tp": 16, "ep": 4, "lnc": 1}, 3e4),
+    ("qwen3-30b-a3b", "trn3-nl72x2-pcie160", {"tp": 8, "ep": 8, "lnc": 1}, 3e4),
+    ("llama-3.1-8b", "trn3-nl72x2-pcie160", {"tp": 8, "cp": 8}, 1e6),
+    ("llama-4-scout", "trn3-nl72x2-pcie160", {"tp": 8, "cp": 4}, 1e6),
+    ("qwen3-30b-a3b", "gb200-nvl72", {"ep": 8}, 2e5),
+]
+
+
+@pytest.mark.parametrize(("model", "system", "degrees", "longest"), ODD)
+def test_neither_do_odd_steps_gain(model, system, degrees, longest):
+    where, what = tm.system(system), (model, system, str(degrees))
+    rng, rows, mapping = random_of(what), 500, tm.Mapping(**degrees)
+    e, worse = with_latencies(rng, where, None, rows)
+    worse["expert_spread"] = 0.1 * rng.uniform(size=(rows, 1)) * np.arange(len(LATENCIES) + 2)
+    e = replace(e, expert_spread=worse["expert_spread"])
+    tokens = logarithmic(rng, 1000, longest, rows)
+    decode = tm.decode_step(model, where, mapping, batch=logarithmic(rng, 1, 64, rows), context=tokens, efficiencies=e)
+    for step in (decode, tm.prefill(model, where, mapping, input_tokens=tokens, efficiencies=e)):
+        never_falls(step.time_s, worse, what)
+        joules_and_dollars_never_fall(step, worse, what)
 
 
 FABRIC = {"hop_s": 2e-6, "collective_launch_s": 1e-5, "switch_s": 2e-7, "scaleout_hop_s": 1e-5}
@@ -370,7 +403,7 @@ PLANNED = [
 MOVED = (*LATENCIES, "expert_spread")
 
 
-def yields(answer: Any) -> tuple[float, float]:
+def yields(answer):
     """Return the tokens and the requests of a second of a chip at a plan's best point; 0 where no promise holds."""
     best = answer.best
     return (float(best.tokens_per_s_per_chip), 1 / float(best.request_chip_s)) if best.valid else (0.0, 0.0)
@@ -416,7 +449,7 @@ PAIRS = [  # a rack, and the one that is given its data
 BY_RACK = ("server_usd_per_chip", "server_year", "scaleout_bytes_per_s_per_dir")  # what prices list by rack
 
 
-def figures_of(result: Any) -> dict[str, Any]:
+def figures_of(result):
     """Return the numbers of a result with their low and high ends, and what they rest on."""
     found = {}
     for name in result.figures():
@@ -425,7 +458,7 @@ def figures_of(result: Any) -> dict[str, Any]:
     return found | {"reason": str(result.reason), "basis": str(result.basis)}
 
 
-def priced_as(of: str, name: str) -> Any:
+def priced_as(of, name):
     """Return prices that list a rack under another name too: a price is of the product that its seller names."""
     known = prices()
     own = {f"{field}[{of}]": f"{field}[{name}]" for field in BY_RACK}
@@ -435,7 +468,7 @@ def priced_as(of: str, name: str) -> Any:
     return replace(known, ranges=known.ranges | ranges, **changes)
 
 
-def all_answers(system: System, degrees: Mapping[str, int], of: str) -> dict[str, dict[str, Any]]:
+def all_answers(system, degrees, of):
     """Return what each call answers of a rack, with the prices and the rent that `of` has."""
     model, mapping = "qwen3-30b-a3b" if "ep" in degrees else "llama-3.1-8b", tm.Mapping(**degrees)
     asked = {"batch": np.array([1.0, 32]), "context": 2048}
