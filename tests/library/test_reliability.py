@@ -139,6 +139,14 @@ def test_spares_are_scipy_s_quantile():
     np.testing.assert_allclose(spares.ready_share(mu, 20), stats.poisson.cdf(20, mu), rtol=1e-10, atol=1e-30)
 
 
+def test_spares_of_very_many_are_those_of_the_normal_law():
+    """3.09 standard deviations of 1,000 and of 1e15 are 3,090.2 and 3.0902e15, whatever a double can tell apart."""
+    mu = np.array([1e6, 1e30])
+    np.testing.assert_allclose(spares.spares_needed(mu, 0.999) - mu, [3091, 3.0902323e15], rtol=1e-2)
+    near = np.array([0.999999, 1.000001]) * spares.MANY
+    np.testing.assert_allclose(spares.spares_needed(near, 0.9999), stats.poisson.ppf(0.9999, near), atol=10)
+
+
 def test_k_of_n_is_scipy_s_binomial():
     n, s, q = np.array([1, 3, 10, 144])[:, None], np.array([0, 1, 2, 8]), 0.03
     np.testing.assert_allclose(spares.more_out(n, s, q), stats.binom.sf(s, n, q), rtol=1e-9, atol=1e-300)

@@ -254,6 +254,25 @@ def test_a_chip_waits_for_a_host_that_is_slower_and_for_no_other():
     assert float(none.host_s + none.forward_s + none.backward_s) == pytest.approx(2 * 16, rel=1e-3)
 
 
+def test_gradients_are_summed_while_the_chip_waits_for_its_host():
+    """An eighth of 8.03e9 gradients of 2 B goes round 16 replicas at 1 GB/s in 3.76 s; a wait hides as much of it.
+
+    Where the host is slower than the chip, layers that take longer on the chip do not shorten the step.
+    """
+    ask = {"mapping": tm.Mapping(tp=8, dp=16), "global_batch": 16, "seq": 512, "recompute": "full", "zero": 0}
+
+    def step(host_layer_s, layer_s=0.0):
+        stack = replace(IDEAL, id="late", host_layer_s=host_layer_s, layer_s=layer_s)
+        return tm.train_step(DENSE, cluster(128), **ask, efficiencies=stack)
+
+    ideal, late = step(0.0), step(0.01)  # 3 passes over 32 layers, 0.96 s
+    assert float(ideal.data_s) == pytest.approx(8.03e9 / 8 * 2 * 2 * 15 / 16 / RATE, rel=0.1)
+    assert float(late.host_s) == pytest.approx(0.96, rel=0.2)
+    assert float(ideal.data_s - late.data_s) == pytest.approx(float(late.host_s))
+    assert float(step(0.01, 1e-3).time_s) >= float(late.time_s)
+    assert float(step(1.0).data_s) == 0
+
+
 @pytest.mark.parametrize(
     ("degrees", "more", "reason"),
     [

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from trnmodel.arguments import flushed, numbers, share
 from trnmodel.units import Numeric
 
+MANY = 1e6  # units out at a time, from which on the normal law stands for Poisson's
+
 
 def out_share(failures_per_s: Numeric, repair_s: Numeric) -> NDArray:
     r"""Share of time that a part is out for repair.
@@ -208,6 +210,11 @@ def spares_needed(expected_out: Numeric, ready: Numeric) -> NDArray:
     spares : numeric
         Spare units, s. [-]
 
+    Notes
+    -----
+    From `MANY` units out at a time on, s is the quantile of the normal law of the same mean and variance, which is
+    within ten units of Poisson's there. A double does not tell whole numbers apart beyond 9e15.
+
     References
     ----------
     .. [1] K. Trivedi, Probability and Statistics with Reliability, Queuing and Computer Science Applications, ch. 8.
@@ -219,10 +226,10 @@ def spares_needed(expected_out: Numeric, ready: Numeric) -> NDArray:
     """
     mu, wanted = numbers("expected_out", expected_out), numbers("ready", ready, high=1 - 1e-12)
     guess = mu + scipy.special.ndtri(wanted) * np.sqrt(mu) if np.size(mu) else mu
-    s = np.maximum(np.ceil(np.where(np.isfinite(guess), guess, 0.0)), 0.0)
-    while np.any(short := scipy.special.pdtr(s, mu) < wanted):
+    s, few = np.maximum(np.ceil(np.where(np.isfinite(guess), guess, 0.0)), 0.0), mu < MANY
+    while np.any(short := few & (scipy.special.pdtr(s, mu) < wanted)):
         s = s + short
-    while np.any(more := (s > 0) & (scipy.special.pdtr(np.maximum(s - 1, 0), mu) >= wanted)):
+    while np.any(more := few & (s > 0) & (scipy.special.pdtr(np.maximum(s - 1, 0), mu) >= wanted)):
         s = s - more
     return s
 

@@ -430,21 +430,25 @@ def launches_s(r: Rank, q: TrainQuestion, t: Tokens) -> Numeric:
 
 
 def times_of(r: Rank, q: TrainQuestion, t: Tokens, k: Saved, params: Params) -> Values:
-    """Parts of a step's time, that add up to it."""
+    """Parts of a step's time, that add up to it.
+
+    Gradients are still under way while the chip waits for the host to launch the last micro-batch.
+    """
     p, m = passes_of(r, q, t, k), t.microbatches
     once_s, each_s = _gradients(r, q, t, params)
     waits = _exposed(r, q, exchanges_of(r, q, t), p, each_s)
     each_s, left = waits.pop("each_s"), np.minimum(waits.pop("left_s"), p.backward_s + p.recompute_s)
     device_s = p.work_s + sum(waits.values())
     launched_s = launches_s(r, q, t)
+    host_s = page.host_wait_s(device_s + p.head_s + each_s, launched_s)
     updated = 2 * q.trained_optimizer_bytes + q.trained_gradient_bytes + ELEMENT_BYTES * (q.backward - 1)
     moved = params.held(updated, q.zero > 0)
     times = {name: m * x for name, x in waits.items()} | {
         "forward_s": m * (p.forward_s + p.head_s / (1 + q.backward)),
         "backward_s": m * (p.backward_s + p.head_s * q.backward / (1 + q.backward)),
         "recompute_s": m * p.recompute_s,
-        "data_s": page.exposed_s(once_s, left, _hidden(r, q, "dp")) + m * each_s,
-        "host_s": m * page.host_wait_s(device_s + p.head_s + each_s, launched_s),
+        "data_s": page.exposed_s(once_s, left + host_s, _hidden(r, q, "dp")) + m * each_s,
+        "host_s": m * host_s,
         "bubble_s": page.bubble_s(np.maximum(device_s, launched_s), r.values["pp"], q.interleave),
         "optimizer_s": moved / (r.rates.hbm_bytes_per_s * r.e.stream_share),
         "straggler_s": q.straggler * m * (p.work_s + p.head_s),
