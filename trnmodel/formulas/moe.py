@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from trnmodel.units import Numeric
 
@@ -308,7 +308,7 @@ def load_imbalance(n_ranks: Numeric, routed_per_rank: Numeric, spread: Numeric) 
     [1.105, 1.111]
     """
     n, m, c = (np.asarray(x, dtype=float) for x in (n_ranks, routed_per_rank, spread))
-    largest = ndtri((n - 0.375) / (n + 0.25))
+    largest = scipy.special.ndtri((n - 0.375) / (n + 0.25))
     with np.errstate(divide="ignore"):
         uneven = np.minimum(n, 1 + np.sqrt(c**2 + 1 / m) * largest)
     return np.where((c > 0) & (n > 1), uneven, 1.0)[()]
