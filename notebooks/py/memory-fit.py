@@ -389,7 +389,8 @@ Markdown(
 # %%
 ran = printed.what_ran()
 assert (ran.verdict == printed.FITS).all()
-ran = ran.assign(fill=ran.first_rank_total_bytes / ran.first_rank_capacity_bytes).sort_values("fill", ascending=False)
+ran = ran.assign(fill=ran.first_rank_total_bytes / ran.first_rank_capacity_bytes)
+ran = ran.sort_values("fill", ascending=False, kind="stable")
 charts.table(ran.head(12), caption=f"The fullest of {len(ran)} runs that fitted", download="fullest")
 
 # %% tags=["hide-input"]

@@ -13,8 +13,9 @@ Pairs are chosen by this rule and not by their result, so that some of them got 
 - A sweep that changes something else (sizes, tokens, drafts) gives its least, middle and greatest point. A change that
   is repeated counts once, by its first run.
 - "Before" is what the page calls the default or the baseline, or the older release.
-- Tables of before and after in pages outside of the measured rows enter as a whole, as far as each pair is one change.
-  GPUs are there for launches, padding and scheduling alone, where Trainium has few pairs.
+- Tables of before and after in pages outside of the measured rows enter line by line, as far as each is one change. Of
+  long pages and threads the stored beginning was read. GPUs are there for launches, padding and scheduling alone, where
+  Trainium has few pairs.
 
 Left out is a change of the computation itself (drafts, cached prefixes, recomputation, dropped tokens), of the engine,
 or of how a model is cut over the ranks. So are several changes at once, a figure that its page withdraws, and the
