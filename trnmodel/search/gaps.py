@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from trnmodel.arguments import TINY, choice, numbers, refuse
+from trnmodel.arguments import TINY, choice, number, refuse
 from trnmodel.catalog import trainers
 from trnmodel.catalog.options import Option
 from trnmodel.catalog.rents import Rent, own, rent
@@ -378,7 +378,7 @@ def _figure(of: str, spec: System, pricing: Any) -> Callable[[Choice | str], _Pl
     """Return what reads the figure of a choice."""
     usd = np.nan
     if of == "usd_per_mtoken":
-        price = rent(spec, pricing) if isinstance(pricing, str | Rent) else own(spec, numbers("pricing", pricing, TINY))
+        price = rent(spec, pricing) if isinstance(pricing, str | Rent) else own(spec, number("pricing", pricing, TINY))
         usd = float(price.usd_per_chip_h)
         if price.why:
             refuse("pricing", pricing, f"{price.why}; allowed is a price of a chip-hour of {spec.id} in USD")

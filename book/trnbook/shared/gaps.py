@@ -9,7 +9,6 @@ import numpy as np
 
 from trnbook import charts
 from trnmodel.quantities import quantity
-from trnmodel.result import tidy
 from trnmodel.search.gaps import SoftwareGap, Stage, times
 from trnmodel.units import format_digits, format_quantity
 
@@ -46,7 +45,10 @@ def bars(gap: SoftwareGap) -> pd.DataFrame:
         before = end.value
         if 0 < end.value < np.inf:
             rows.append(_row(gap, end, f"{kind} software", np.nan, format_quantity(end.value, unit, 3)))
-    return tidy(rows)
+    import pandas as pd
+
+    columns = ["which", "software", "before", gap.of, "label", "basis"]
+    return pd.DataFrame(rows, columns=columns).astype({"before": float, gap.of: float})
 
 
 def _row(gap: SoftwareGap, one: Stage, which: str, before: float, label: str) -> dict[str, Any]:
@@ -67,17 +69,27 @@ def _factor(factor: float) -> str:
 
 
 def unreached(gap: SoftwareGap) -> list[str]:
-    """Return the kinds of software whose plan keeps no promise, each with the reason."""
-    return [f"{kind} software: {gap.end(kind).reason}" for kind in gap.kinds if gap.end(kind).reason]
+    """Return the stages whose plan keeps no promise and the ends among them with the reason, as notes of a chart."""
+    ends = [f"{kind} software: {gap.end(kind).reason}" for kind in gap.kinds if gap.end(kind).reason]
+    between = [one for one in gap.stages if one.reason and not gap.end(one.software).reason]
+    names = dict.fromkeys(f"{one.mechanism} ({one.software})" for one in between)
+    return ends + [f"no plan after {', '.join(names)}"] * bool(names)
+
+
+def _breaks(gap: SoftwareGap, most: Stage) -> str:
+    """Return what a mechanism after which no plan keeps the promise does, in words."""
+    if gap.end(most.software).reason:
+        return f"no plan keeps the promise once **{most.mechanism}** is that of {most.software} software"
+    return f"**{most.mechanism}** of {most.software} software breaks the promise until the rest of it is there too"
 
 
 def claim(gap: SoftwareGap) -> str:
     """Return the title of the waterfall: the mechanism that loses most."""
     most = gap.largest()
     if most is None:
-        return "No software loses anything here"
+        return "Even ideal software keeps no promise" if gap.stages[0].reason else "No software loses anything here"
     if not np.isfinite(gap.loss(most)):
-        return f"No plan is left after {most.mechanism} ({most.software})"
+        return f"The promise breaks with {most.mechanism} ({most.software})"
     return f"Most is lost to {most.mechanism}: {times(gap.loss(most))}"
 
 
@@ -101,12 +113,12 @@ def describe(gap: SoftwareGap) -> str:
     """Return the gap and its largest part as one sentence of two numbers at most."""
     most, last = gap.largest(), gap.kinds[-1]
     reached = [kind for kind in gap.kinds if not gap.end(kind).reason]
-    if most is None or gap.kinds[0] not in reached:
-        return "Software explains nothing here." if most is None else "No plan keeps the promise, not even the ideal one."
+    if most is None:
+        return f"{claim(gap)}."
     if np.isfinite(gap.loss(most)):
         why = f"most is lost to **{most.mechanism}** on the way to {most.software} software, {times(gap.loss(most))}"
     else:
-        why = f"no plan keeps the promise once **{most.mechanism}** is that of {most.software} software"
+        why = _breaks(gap, most)
     best = reached[-1]
     if best == gap.kinds[0]:
         return f"Only ideal software keeps the promise; {why}."

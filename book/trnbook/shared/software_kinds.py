@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 EXPERTS = ("trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160", "trn3-nl32x2-torus")
 SPEEDS, REQUEST = (20.0, 50.0), Request(4096, 512)
 # mechanisms that take time of a step at a fixed mapping: what is legal and what is stored take none
-MECHANISMS: Mapping[str, tuple[str, ...]] = {name: fields for name, fields in gaps.MECHANISMS.items() if name != gaps.LAST}
+MECHANISMS: Mapping[str, tuple[str, ...]] = {
+    name: fields for name, fields in gaps.MECHANISMS.items() if name != gaps.LAST
+}
 ORDER = ("public", "hand-tuned", "ideal")
 POINT = ("tp", "ep", "pp", "cp", "batch")
 PARTS = ("decode_tokens_per_s_per_chip", "prefill_utilisation")
