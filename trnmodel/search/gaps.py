@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from trnmodel.arguments import TINY, choice, number, refuse
+from trnmodel.arguments import TINY, choice, instance, number, refuse
 from trnmodel.catalog import trainers
 from trnmodel.catalog.options import Option
 from trnmodel.catalog.rents import Rent, own, rent
@@ -138,8 +138,8 @@ class Stage:
 class SoftwareGap(Card):
     """The plans from ideal software to the hand-tuned and on to the public one, a mechanism at a time.
 
-    `of` is the figure that is planned. The first stage is the ideal plan; the last one that leads to a kind of
-    software is the plan of that kind. The product of the factors is the ratio of the last plan to the first, unless a
+    `of` is the figure that is planned. The first of the `stages` is the ideal plan; the last one that leads to a kind
+    of software is the plan of that kind. The factors multiply to the ratio of the last plan to the first, unless a
     stage between them keeps no promise: its figure is then 0 where more is better and infinite where less is, and its
     reason says why.
     """
@@ -159,22 +159,23 @@ class SoftwareGap(Card):
         choice("software", software, self.kinds)
         return [stage for stage in self.stages if stage.software == software][-1]
 
-    def lost(self, software: str = "") -> float:
+    def lost(self, software: str | None = None) -> float:
         """Return how many times worse the plan of a kind of software is than the ideal one; the last without a name."""
-        one = self.end(software or self.kinds[-1])
+        one = self.end(self.kinds[-1] if software is None else software)
         return self._worse(np.float64(one.value) / self.stages[0].value)
 
     def loss(self, stage: Stage) -> float:
         """Return how many times worse a stage is than the one before it; below 1 it is better."""
-        return self._worse(stage.factor)
+        return self._worse(instance("stage", stage, Stage, "one of the stages of a gap").factor)
 
     def _worse(self, factor: Any) -> float:
         with np.errstate(divide="ignore"):
             return float(np.divide(1.0, factor) if self.of in MADE else factor)
 
-    def largest(self, software: str = "") -> Stage | None:
+    def largest(self, software: str | None = None) -> Stage | None:
         """Return the stage that loses most on the way to a kind of software, or to all; None where none loses."""
-        some = [one for one in self.stages[1:] if software in ("", one.software) and self.loss(one) > 1]
+        ends = self.kinds if software is None else (choice("software", software, self.kinds),)
+        some = [one for one in self.stages[1:] if one.software in ends and self.loss(one) > 1]
         return max(some, key=self.loss, default=None)
 
     def to_frame(self) -> pd.DataFrame:
@@ -332,35 +333,35 @@ def software_gap(
     True
     """
     m, spec, promised = read_model(model), find_system(system, "system"), one_request("request", request)
-    words = stacks_of(spec.chip)
-    asked = {kind: search_for(m, promised, one) for kind, one in _formats(precision, words).items()}
-    if not all(computed(q, spec) for q in asked.values()):
+    kinds = stacks_of(spec.chip)
+    questions = {kind: search_for(m, promised, one) for kind, one in _formats(precision, kinds).items()}
+    if not all(computed(q, spec) for q in questions.values()):
         refuse("precision", precision, f"the chip of {spec.id} {lacking(spec)}")
-    options = {kind: options_for(asked[kind], spec, word) for kind, word in words.items()}
+    options = {kind: options_for(questions[kind], spec, word) for kind, word in kinds.items()}
     value = _figure(of, spec, pricing)
-    tops = {kind: _top(asked[kind], spec, some) for kind, some in options.items()}
+    tops = {kind: _top(questions[kind], spec, some) for kind, some in options.items()}
     plans = {kind: value(top) for kind, top in tops.items()}
     if np.isnan(plans["ideal"].value):
         refuse("of", of, f"no source has watts of the chip of {spec.id}")
-    stacks = {kind: _stack(spec, words[kind], top) for kind, top in tops.items()}
+    stacks = {kind: _stack(spec, kinds[kind], top) for kind, top in tops.items()}
 
     def between(before: str, after: str, mechanism: str, e: Efficiencies) -> _Plan:
         some = [replace(one, efficiencies=e, base_stack=e.id) for one in options[before]]
         top, freed = tops[before], mechanism == PRECISION_FREED
         fixed = isinstance(top, Choice) and not freed
-        q = replace(asked[before], precisions=(top.dtypes,)) if fixed else asked[after]  # type: ignore[union-attr]
+        q = replace(questions[before], precisions=(top.dtypes,)) if fixed else questions[after]  # type: ignore[union-attr]
         return value(_top(q, spec, some))._replace(basis="extrapolated")
 
     return SoftwareGap(of=of, model=m, system=spec, stages=_stages(stacks, MECHANISMS, plans, between))
 
 
-def _formats(precision: Any, words: Mapping[str, Any]) -> dict[str, Any]:
+def _formats(precision: Any, kinds: Mapping[str, Any]) -> dict[str, Any]:
     """Return the precision of each kind of software; None for the best."""
     if not isinstance(precision, Mapping):
-        return dict.fromkeys(words, precision)
+        return dict.fromkeys(kinds, precision)
     for kind in precision:
-        choice("precision", kind, tuple(words))
-    return {kind: precision.get(kind) for kind in words}
+        choice("precision", kind, tuple(kinds))
+    return {kind: precision.get(kind) for kind in kinds}
 
 
 def _top(q: Search, spec: System, some: tuple[Option, ...] | list[Option]) -> Choice | str:
