@@ -278,7 +278,7 @@ charts.table(
 # %%
 promised = tm.Request(input_tokens, output_tokens, tokens_per_s_per_user=speed)
 gap = tm.software_gap(m, promised, spec, precision=tables.formats([spec.id], precisions)[spec.id])
-gaps.waterfall(gap, f"{m.id} on {called[spec.id]}, {lengths}, {speed:,g} tokens/s promised to each user")
+gaps.waterfall(gap, f"{m.id} on {called[spec.id]}, {lengths}, {speed:,g} tokens/s for each user")
 
 # %% tags=["hide-input"]
 Markdown(gaps.describe(gap))

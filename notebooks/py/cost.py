@@ -194,7 +194,7 @@ else:
 view
 
 # %% tags=["hide-input"]
-Markdown("" if price.why else gaps.describe(gap))
+None if price.why else Markdown(gaps.describe(gap))
 
 # %% [markdown]
 # ## At the load that is there

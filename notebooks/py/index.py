@@ -104,7 +104,7 @@ speed = max(tokens_per_s_per_user)
 rows = table[(table.model == tm.model(dense_model).id) & (table.wanted_tokens_per_s_per_user == speed)]
 where = rows.system.iloc[0] or system
 gap = tm.software_gap(dense_model, tm.Request(**lengths, tokens_per_s_per_user=speed), where)
-gaps.waterfall(gap, f"{dense_model} on {tm.system(where).name}, {speed:g} tokens/s promised to each user")
+gaps.waterfall(gap, f"{dense_model} on {tm.system(where).name}, {speed:g} tokens/s for each user")
 
 # %% tags=["hide-input"]
 Markdown(f"{gaps.describe(gap)} {called('software').capitalize()} has the mechanisms.")

@@ -204,7 +204,7 @@ charts.table(
 # %%
 promised = tm.Request(input_tokens, output_tokens, tokens_per_s_per_user=slow)
 gap = tm.software_gap(m, promised, spec, of="server_j_per_token", precision=line.precision)
-gaps.waterfall(gap, f"{m.id} on {called[spec.id]}, at the server, {slow:g} tokens/s promised to each user")
+gaps.waterfall(gap, f"{m.id} on {called[spec.id]}, at the server, {slow:g} tokens/s for each user")
 
 # %% tags=["hide-input"]
 Markdown(gaps.describe(gap))

@@ -194,7 +194,7 @@ charts.table(common.notation(tables.SYMBOLS, "from"), caption="What this chapter
 # %%
 promised = tm.Request(input_tokens, output_tokens, tokens_per_s_per_user=speeds[0])
 gap = tm.software_gap(m, promised, top.system, precision=precision)
-gaps.waterfall(gap, f"{where} on {called[top.system]}, {each}")
+gaps.waterfall(gap, f"{where} on {called[top.system]}, {lengths}, {speeds[0]:,g} tokens/s for each user")
 
 # %% tags=["hide-input"]
 Markdown(gaps.describe(gap))

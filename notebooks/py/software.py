@@ -183,7 +183,7 @@ f"{by_hand / MS:.1f} ms"
 # %%
 promised = tm.Request(input_tokens, output_tokens, tokens_per_s_per_user=slow)
 gap = tm.software_gap(experts_m, promised, system, precision=tuned.precision)
-gaps.waterfall(gap, f"{experts_m.id} on {called[system]}, {lengths}, {slow:g} tokens/s promised to each user")
+gaps.waterfall(gap, f"{experts_m.id} on {called[system]}, {lengths}, {slow:g} tokens/s for each user")
 
 # %% tags=["hide-input"]
 Markdown(gaps.describe(gap))

@@ -69,11 +69,11 @@ def _factor(factor: float) -> str:
 
 
 def unreached(gap: SoftwareGap) -> list[str]:
-    """Return the stages whose plan keeps no promise and the ends among them with the reason, as notes of a chart."""
-    ends = [f"{kind} software: {gap.end(kind).reason}" for kind in gap.kinds if gap.end(kind).reason]
+    """Return the kinds of software, and the stages on the way to others, whose plan keeps no promise, as notes."""
+    ends = [f"{kind} software" for kind in gap.kinds if gap.end(kind).reason]
     between = [one for one in gap.stages if one.reason and not gap.end(one.software).reason]
-    names = dict.fromkeys(f"{one.mechanism} ({one.software})" for one in between)
-    return ends + [f"no plan after {', '.join(names)}"] * bool(names)
+    names = [*ends, *dict.fromkeys(f"{one.mechanism} ({one.software})" for one in between)]
+    return [f"no plan keeps the promise: {', '.join(names)}"] * bool(names)
 
 
 def _breaks(gap: SoftwareGap, most: Stage) -> str:
@@ -95,8 +95,6 @@ def claim(gap: SoftwareGap) -> str:
 
 def waterfall(gap: SoftwareGap, under: str = "") -> alt.LayerChart:
     """Return the waterfall of a gap on an axis of powers; `under` says what was asked."""
-    notes = [under, *unreached(gap)]
-    how = "each bar is a plan with one mechanism replaced"
     return charts.waterfall(
         bars(gap),
         before="before",
@@ -105,7 +103,7 @@ def waterfall(gap: SoftwareGap, under: str = "") -> alt.LayerChart:
         color="software",
         label="label",
         caption=claim(gap),
-        under="; ".join(filter(None, [*notes, how])),
+        under="; ".join(filter(None, [under, *unreached(gap)])),
     )
 
 
@@ -121,6 +119,6 @@ def describe(gap: SoftwareGap) -> str:
         why = _breaks(gap, most)
     best = reached[-1]
     if best == gap.kinds[0]:
-        return f"Only ideal software keeps the promise; {why}."
+        return f"Only ideal software keeps the promise: {why}."
     beyond = "" if last in reached or not np.isfinite(gap.loss(most)) else f", and {last} software keeps no promise"
     return f"{WORSE[gap.of].format(ratio=times(gap.lost(best)), kind=best)}{beyond}; {why}."
