@@ -39,7 +39,7 @@ import trnmodel as tm
 from trnbook import charts
 from trnbook.chapters import beside_gpus as tables
 from trnbook.chapters import common, guard
-from trnbook.shared import ledger
+from trnbook.shared import gaps, ledger
 from trnbook.shared.software_kinds import names as short_names
 from trnmodel.catalog.stacks import KINDS, kinds
 from trnmodel.units import GIB, format_quantity
@@ -267,6 +267,21 @@ charts.table(
     caption=f"{experts_m.id}: the most of whole requests at an equal promise; `times` is over {spec.id} on the same kind of stack",
     download="decode-experts",
 )
+
+# %% [markdown]
+# ## What lies between the kinds of stack?
+#
+# Chips are compared on equal kinds of stack, because the distance between the kinds is larger than that between chips.
+# Each bar is a plan of its own, in which the values of one mechanism are those of the next software; the factors multiply
+# to the whole gap. [What does software cost?](software.ipynb) explains the mechanisms.
+
+# %%
+promised = tm.Request(input_tokens, output_tokens, tokens_per_s_per_user=speed)
+gap = tm.software_gap(m, promised, spec, precision=tables.formats([spec.id], precisions)[spec.id])
+gaps.waterfall(gap, f"{m.id} on {called[spec.id]}, {lengths}, {speed:,g} tokens/s for each user")
+
+# %% tags=["hide-input"]
+Markdown(gaps.describe(gap))
 
 # %% [markdown]
 # ## Prefill

@@ -58,7 +58,7 @@ from trnbook.chapters import (
 )
 from trnbook.chapters.cost_stated import stated
 from trnbook.chapters.cost_whatif import grid, what_if
-from trnbook.shared import software_kinds
+from trnbook.shared import gaps, software_kinds
 from trnmodel.catalog import load as data
 from trnmodel.catalog import rents
 from trnmodel.units import format_within
@@ -174,6 +174,28 @@ charts.table(
 Markdown(
     cost_sentences.by_hand(shown_line, called) if shown_line else "No cost to work out by hand: no price, or too slow."
 )
+
+# %% [markdown]
+# ## What would better software save?
+#
+# The price of an hour is the same on every software, so that a token is as many times dearer as the software is slower.
+# Each bar is a plan of its own, in which the values of one mechanism are those of the next software; the factors multiply
+# to the whole gap. [What does software cost?](software.ipynb) explains the mechanisms.
+
+# %%
+price = head[rented.id, "ideal"].rent
+if price.why:
+    view = Markdown(f"Nothing is split here: {price.why}.")
+else:
+    promised = tm.Request(input_tokens, output_tokens, tokens_per_s_per_user=middle)
+    gap = tm.software_gap(m, promised, rented, of="usd_per_mtoken", pricing=price)
+    view = gaps.waterfall(
+        gap, f"{m.id} on {called[rented.id]}, {long}, {middle:,.15g} tokens/s for each user, {pricing}"
+    )
+view
+
+# %% tags=["hide-input"]
+None if price.why else Markdown(gaps.describe(gap))
 
 # %% [markdown]
 # ## At the load that is there

@@ -170,7 +170,7 @@ if used != "ideal":
         lost.rename(columns={"bar_s": "time_s", "bar_s_low": "time_s_low", "bar_s_high": "time_s_high"}),
         x="mechanism",
         y="time_s",
-        caption=f"Most is lost to {'the launch' if most.mechanism == 'the step' else most.mechanism}: {format_quantity(most.bar_s, 's', 2)}",
+        caption=f"Most is lost to {most.mechanism}: {format_quantity(most.bar_s, 's', 2)}",
         under=f"{question}; bars add up to {format_quantity(float(step.time_s), 's', 3)}, whiskers are the ranges of the constants",
     )
 else:

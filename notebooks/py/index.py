@@ -33,6 +33,7 @@ from trnbook.chapters import guard
 from trnbook.chapters import index as tables
 from trnbook.chapters import index_cover as cover
 from trnbook.report.chapter import called
+from trnbook.shared import gaps
 from trnbook.shared import rack_drawing as drawing
 
 spec = tm.system(system)
@@ -91,6 +92,22 @@ Markdown(
     "takes the shares of TDP of GPUs, and the brackets hold the ends of every such input at once. Cost is of generated tokens with their prompts paid, to one who owns the chips, at "
     f"capacity; prices of parts of Trainium are estimates of ours. {called('cost').capitalize()} has rents, and who wins."
 )
+
+# %% [markdown]
+# ## Why so far from ideal?
+#
+# Public software makes a fraction of what the chips allow. Each bar is a plan of its own, in which the values of one
+# mechanism are those of the next software, and the factors multiply to the whole gap.
+
+# %%
+speed = max(tokens_per_s_per_user)
+rows = table[(table.model == tm.model(dense_model).id) & (table.wanted_tokens_per_s_per_user == speed)]
+where = rows.system.iloc[0] or system
+gap = tm.software_gap(dense_model, tm.Request(**lengths, tokens_per_s_per_user=speed), where)
+gaps.waterfall(gap, f"{dense_model} on {tm.system(where).name}, {speed:g} tokens/s for each user")
+
+# %% tags=["hide-input"]
+Markdown(f"{gaps.describe(gap)} {called('software').capitalize()} has the mechanisms.")
 
 # %% [markdown]
 # ## Five questions

@@ -38,7 +38,7 @@ from trnbook.chapters import power as tables
 from trnbook.chapters import power_joules as joules
 from trnbook.chapters.power_claims import READINGS, claim_sets, largest, region
 from trnbook.chapters.power_rack import compare, rack_power
-from trnbook.shared import ledger, software_kinds
+from trnbook.shared import gaps, ledger, software_kinds
 from trnmodel.catalog import facilities, load
 from trnmodel.evidence import tables as evidence
 from trnmodel.power.energy import matmul_rate, one_at_a_time
@@ -193,6 +193,21 @@ charts.table(
     caption=f"{m.id}, {input_tokens:,} tokens in and {output_tokens:,} out, {slow:g} tokens/s for each user on {kind} software; step and FLOP at the chip",
     download="requests",
 )
+
+# %% [markdown]
+# ## What would better software save?
+#
+# A chip that waits for its software draws most of its power all the same, so that lost time becomes joules.
+# Each bar is a plan of its own, in which the values of one mechanism are those of the next software; the factors multiply
+# to the whole gap. [What does software cost?](software.ipynb) explains the mechanisms.
+
+# %%
+promised = tm.Request(input_tokens, output_tokens, tokens_per_s_per_user=slow)
+gap = tm.software_gap(m, promised, spec, of="server_j_per_token", precision=line.precision)
+gaps.waterfall(gap, f"{m.id} on {called[spec.id]}, at the server, {slow:g} tokens/s for each user")
+
+# %% tags=["hide-input"]
+Markdown(gaps.describe(gap))
 
 # %% [markdown]
 # ## A chip, part by part

@@ -35,7 +35,7 @@ from trnbook import charts
 from trnbook.chapters import common, guard
 from trnbook.chapters import serving as tables
 from trnbook.chapters import serving_explorer as explore
-from trnbook.shared import ledger, software_kinds
+from trnbook.shared import gaps, ledger, software_kinds
 from trnbook.shared.fabrics import capacities
 from trnmodel.catalog.stacks import KINDS
 from trnmodel.evidence import tables as evidence
@@ -185,6 +185,21 @@ charts.table(common.notation(tables.SYMBOLS, "from"), caption="What this chapter
 # Tensor parallelism over a few chips sends between neighbours, which a torus serves as well as switches do
 # ([Torus or switch?](torus-or-switch.ipynb)); a rank's HBM decides.
 #
+# ### How far is that from what the chip allows?
+#
+# A yield by itself does not say whether the chip sets it or its software.
+# Each bar is a plan of its own, in which the values of one mechanism are those of the next software; the factors multiply
+# to the whole gap. [What does software cost?](software.ipynb) explains the mechanisms.
+
+# %%
+promised = tm.Request(input_tokens, output_tokens, tokens_per_s_per_user=speeds[0])
+gap = tm.software_gap(m, promised, top.system, precision=precision)
+gaps.waterfall(gap, f"{where} on {called[top.system]}, {lengths}, {speeds[0]:,g} tokens/s for each user")
+
+# %% tags=["hide-input"]
+Markdown(gaps.describe(gap))
+
+# %% [markdown]
 # ### Torus against switches, for experts
 
 # %% tags=["hide-input"]

@@ -32,7 +32,7 @@ from trnbook import charts
 from trnbook.chapters import common, guard
 from trnbook.chapters import software as tables
 from trnbook.chapters import software_break_even as break_even
-from trnbook.shared import ledger, software_kinds
+from trnbook.shared import gaps, ledger, software_kinds
 from trnmodel.catalog.stacks import KINDS, kinds
 from trnmodel.evidence import tables as evidence
 from trnmodel.models import synthetic
@@ -169,6 +169,29 @@ lost_layers = tm.efficiencies("trainium3", "hand-tuned")
 deepseek = tm.model("deepseek-v3").outline("decode")
 by_hand = deepseek.layers * lost_layers.layer_s + deepseek.expert_layers * lost_layers.expert_serial_s
 f"{by_hand / MS:.1f} ms"
+
+# %% [markdown]
+# ## Why is the answer so far from ideal?
+#
+# A step at a fixed mapping hides most of what software decides: slower exchanges force other mappings, and a longer step
+# leaves room for fewer users at the promised speed. Therefore the answer itself is taken apart.
+#
+# Each bar of the chart is a plan of its own: the values of one mechanism are replaced by those of the next software, and
+# mapping and batch are searched again, so that the factors multiply to the whole gap. A bar that goes back is something
+# that the next software loses elsewhere. Another order of the mechanisms would share the gap out in another way.
+
+# %%
+promised = tm.Request(input_tokens, output_tokens, tokens_per_s_per_user=slow)
+gap = tm.software_gap(experts_m, promised, system, precision=tuned.precision)
+gaps.waterfall(gap, f"{experts_m.id} on {called[system]}, {lengths}, {slow:g} tokens/s for each user")
+
+# %% tags=["hide-input"]
+Markdown(gaps.describe(gap))
+
+# %% tags=["hide-input"]
+charts.table(
+    gap.to_frame(), caption="Every stage with its mapping, and its factor at the ends of the constants", download="gap"
+)
 
 # %% [markdown]
 # ## Where the time goes

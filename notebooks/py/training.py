@@ -38,7 +38,7 @@ from trnbook import charts
 from trnbook.chapters import common, guard
 from trnbook.chapters import training as tables
 from trnbook.chapters import training_table as train_table
-from trnbook.shared import ledger, software_kinds
+from trnbook.shared import gaps, ledger, software_kinds
 from trnmodel.catalog import load, rents
 from trnmodel.evidence import tables as evidence
 from trnmodel.search.train_report import budget as said
@@ -301,6 +301,20 @@ charts.table(
     caption="A step with every exchange hidden that can be, as the software does it, and with none hidden",
     download="overlap",
 )
+
+# %% [markdown]
+# ## What lies between ideal and public software?
+#
+# The days above are those of one kind of software, and most of them could be saved without another chip. Each bar is a
+# run of its own on the best of all mappings, in which the values of one mechanism are those of the next software; the
+# factors multiply to the whole gap.
+
+# %%
+gap = tm.training_gap(m, spec, tokens=tokens, chips=chips, precision=precision, seq=seq, global_batch=global_batch)
+gaps.waterfall(gap, f"{work} in {wide} on {size} of {here}")
+
+# %% tags=["hide-input"]
+Markdown(gaps.describe(gap))
 
 # %% [markdown]
 # ## Which mapping, and what do the next ones lose?

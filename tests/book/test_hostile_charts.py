@@ -98,6 +98,10 @@ def _calls() -> Iterator[Call]:
         "bars": ("x='chip', y='time_s', color='dtype'", "choice: x y color;"),
         "stacks": ("x='chip', y='time_s', color='dtype', limit='limit_s'", "choice: x y color limit;"),
         "spans": ("start='limit_s', end='time_s', y='chip', color='dtype'", "choice: start end y color;"),
+        "waterfall": (
+            "before='limit_s', x='time_s', y='chip', color='dtype', label='chip'",
+            "choice: before x y color label;",
+        ),
         "ranges": ("x='time_s', y='chip', color='dtype'", "choice: x y color; flag: log_x;"),
         "scatter": ("x='time_s', y='limit_s', color='chip', label='dtype'", "choice: x y color label;"),
         "regions": ("x='tp', y='time_s', color='chip', panel='dtype'", "choice: x y color panel;"),

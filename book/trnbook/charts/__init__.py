@@ -45,7 +45,7 @@ else:
     from trnbook.charts.display import alt
 
 __all__ = ["GENERATIONS", "bars", "draws", "frontier", "lines", "ours", "ranges", "regions", "roofline", "scatter"]
-__all__ += ["spans", "stacks", "table", "topology"]
+__all__ += ["spans", "stacks", "table", "topology", "waterfall"]
 
 
 def ours(labels: Collection[str]) -> str:
@@ -246,6 +246,37 @@ def spans(frame: pd.DataFrame, start: str, end: str, y: str, color: str, *, capt
         fillOpacity=plot.hollowed(0.4, 1),
     )
     return plot.finish(plot.with_tooltip(bar), caption, under)
+
+
+def waterfall(
+    frame: pd.DataFrame, before: str, x: str, y: str, color: str, *, label: str, caption: str, under: str = ""
+) -> alt.LayerChart:
+    """Return a bar from `before` to `x` on an axis of powers for each row, in the order of rows, with its `label`.
+
+    A row whose `before` is missing is a whole, whose bar begins at the end of the axis.
+    """
+    check(frame, caption, under=under, before=before, x=x, y=y, color=color, label=label)
+    factor, title = scale(frame, x)
+    data, titles = printed(frame, y, color, label)
+    ends = frame[[before, x]].astype(float).where(lambda value: value > 0) * factor
+    data = data.assign(**{x: ends[x], before: ends[before].fillna(ends.min(axis=None) / 2), "end": ends.max(axis=1)})
+    plot = Plot(data.dropna(subset=[x, "end"]), titles | {x: title}, on_ground(frame, ""))
+    params, picked = plot.picked(color)
+    place = {"y": plot.category(alt.Y, y)}
+    base = alt.Chart(plot.data, height={"step": 24})
+    bar = base.mark_bar(strokeWidth=1.5).add_params(*params)
+    bar = bar.encode(
+        **place,
+        **picked,
+        x=plot.number(alt.X, x, True, padding=ROOM),
+        x2=alt.X2(before),
+        color=plot.colour(alt.Color, color),
+        stroke=plot.colour(alt.Stroke, color),
+        fillOpacity=plot.hollowed(0.4, 1),
+    )
+    text = base.mark_text(align="left", baseline="middle", dx=6, fontSize=13, color="#888888")
+    named = text.encode(**place, x=alt.X(field="end", type="quantitative"), text=alt.Text(field=label, type="nominal"))
+    return plot.finish(alt.layer(plot.with_tooltip(bar), named), caption, under)
 
 
 def ranges(

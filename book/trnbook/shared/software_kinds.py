@@ -18,6 +18,7 @@ from trnmodel.catalog.systems import system as read_system
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.result import tidy
+from trnmodel.search import gaps
 from trnmodel.search.choice import Choice
 from trnmodel.search.frontier import best_at, formats
 from trnmodel.search.single import best_choice
@@ -34,32 +35,9 @@ if TYPE_CHECKING:
 # the question that the chapters switch-tray and software share
 EXPERTS = ("trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160", "trn3-nl32x2-torus")
 SPEEDS, REQUEST = (20.0, 50.0), Request(4096, 512)
-# what software adds to a step or a prompt, in the order of the bars, with the fields of a stack that hold it
+# mechanisms that take time of a step at a fixed mapping: what is legal and what is stored take none
 MECHANISMS: Mapping[str, tuple[str, ...]] = {
-    "kernels": (
-        *("weight_stream_share", "kv_stream_share", "kv_stream_bytes_per_s", "decode_matmul_share"),
-        *("compute_memory_overlap", "phase_overlap", "prefill_matmul_share", "prefill_attention_share"),
-        *("prefill_slowdown", "prefill_spill_bytes_per_s"),
-    ),
-    "attention": (
-        *("lone_core_cache_passes", "score_passes", "state_stream_bytes_per_s", "recurrent_token_s"),
-        *("kv_head_policy", "cache_split", "context_bucket", "context_exchange"),
-    ),
-    "layers": ("layer_s", "dense_layer_s", "graph_layers", "graph_doubling_s", "prefill_layer_s"),
-    "routing of experts": (
-        *("expert_serial_s", "expert_core_s", "expert_read", "expert_gather_reads", "expert_tile_columns"),
-        *("dequantise_passes", "prefill_experts", "expert_block_tokens", "expert_block_s"),
-    ),
-    "collectives": (
-        *("hop_s", "in_graph", "network_overlap", "dispatch_traffic_ratio", "mesh_traffic_ratio", "rdh_traffic_ratio"),
-        *("ring_traffic_ratio", "one_shot_s", "one_shot_rate_share", "two_shot_s", "two_shot_rate_share"),
-        *("shot_rank_s", "shot_copies", "logit_gathers"),
-    ),
-    "the step": (
-        *("step_overhead_s", "server_step_s", "server_first_token_s", "sequence_s", "host_logit_bytes_per_s"),
-        "batch_bucket",
-        *("prefill_overhead_s", "prompt_bucket"),
-    ),
+    name: fields for name, fields in gaps.MECHANISMS.items() if name != gaps.LAST
 }
 ORDER = ("public", "hand-tuned", "ideal")
 POINT = ("tp", "ep", "pp", "cp", "batch")
@@ -70,17 +48,6 @@ COLUMNS = (
     "tokens_per_s_per_chip_low tokens_per_s_per_chip_high chance decode_tokens_per_s_per_chip prefill_utilisation "
     "stack basis basis_reason reason"
 )
-
-
-def _ends(e: Efficiencies) -> dict[str, list[tuple[tuple[str, float], ...]]]:
-    """Return the values of each mechanism of a stack at the low and high ends of its ranges."""
-    ranges = e.open_ranges
-    mine = {mechanism: [name for name in names if name in ranges] for mechanism, names in MECHANISMS.items()}
-    return {
-        mechanism: [tuple((name, ranges[name][end]) for name in names) for end in (0, 1)]
-        for mechanism, names in mine.items()
-        if names
-    }
 
 
 def waterfall(
@@ -125,12 +92,10 @@ def waterfall(
     rows[0] |= {"bar_s": at, "bar_s_low": at, "bar_s_high": at, "basis": basis(here, spec.chip, 1, "decode").word}
     for _, kind in pairwise(kinds):
         target = stacks[kind]
-        ends = _ends(target)
         ground = str(basis(target, spec.chip, site(spec, mapping.lnc).lnc, "decode").word)
-        for mechanism, names in MECHANISMS.items():
-            there = replace(here, **{name: getattr(target, name) for name in names}, ranges={})
+        for mechanism, there, ends in gaps.walk(here, target, MECHANISMS):
             after = step(there)
-            spread = [step(there.moved(dict(end))) for end in ends.get(mechanism, ())]
+            spread = [step(end) for end in ends]
             low, high = min([after, *spread]) - at, max([after, *spread]) - at
             line = {"software": kind, "mechanism": mechanism, "start_s": at, "end_s": after, "bar_s": after - at}
             rows.append(line | {"bar_s_low": low, "bar_s_high": high, "basis": ground})
@@ -261,7 +226,7 @@ def reason(c: Choice) -> str:
 
 def _takes(name: str) -> str:
     """Return the verb after the name of a part."""
-    return "take" if name in ("kernels", "layers", "collectives", "prompts") else "takes"
+    return "take" if name in ("kernels", "prompts") else "takes"
 
 
 def answers(

@@ -128,6 +128,7 @@ BARE = {
     "regions": lambda: charts.regions(EMPTY, "x", "y", "a", panel="b", caption="A"),
     "stacks": lambda: charts.stacks(EMPTY, "a", "y", "b", caption="A"),
     "spans": lambda: charts.spans(EMPTY, "x", "y", "a", "b", caption="A"),
+    "waterfall": lambda: charts.waterfall(EMPTY, "x", "y", "a", "b", label="c", caption="A"),
 }
 
 

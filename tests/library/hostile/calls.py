@@ -48,6 +48,7 @@ NOT_TYPED = {
     "Scenario": "made by tm.scenario",
     "Sensitivity": "made by tm.sensitivity",
     "Serving": "made by tm.serve",
+    "SoftwareGap": "made by tm.software_gap",
     "Step": "made by tm.decode_step",
     "Support": "made by tm.support",
     "TokenCost": "a line of TokenCosts",
@@ -353,6 +354,17 @@ def _searches() -> Iterator[Call]:
         ("tm.compare", f"model='llama-3.2-1b', {ends}", "object: systems; any: pricing region"),
     ):
         yield _call("doors", name, asked, kinds)
+    yield _call(
+        "doors",
+        "tm.software_gap",
+        f"model='llama-3.2-1b', system='trn2.3xlarge', of='usd_per_mtoken', precision='bf16', {PROMISED}",
+        "any: precision pricing",
+    )
+    yield _call(
+        "doors",
+        "tm.training_gap",
+        "model='llama-3.2-1b', system='hgx-a100', tokens=1e12, chips=8, seq=2048, global_batch=8",
+    )
 
 
 def _files() -> Iterator[Call]:

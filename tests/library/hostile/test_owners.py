@@ -168,6 +168,7 @@ def test_every_call_that_takes_a_result_is_among_the_pairs():
         ("usd_per_mtoken", "answer"),
         ("mtoken_ends", "answer"),
         ("token_cost", "pricing"),
+        ("software_gap", "pricing"),
         ("rent", "pricing"),
         ("calendar_days", "useful"),
         ("owner_usd", "useful"),
