@@ -34,6 +34,7 @@ from trnbook.chapters import software as tables
 from trnbook.chapters import software_break_even as break_even
 from trnbook.shared import gaps, ledger, software_kinds
 from trnmodel.catalog.stacks import KINDS, kinds
+from trnmodel.evidence import before_after
 from trnmodel.evidence import tables as evidence
 from trnmodel.models import synthetic
 from trnmodel.search import frontier
@@ -191,6 +192,25 @@ Markdown(gaps.describe(gap))
 # %% tags=["hide-input"]
 charts.table(
     gap.to_frame(), caption="Every stage with its mapping, and its factor at the ends of the constants", download="gap"
+)
+
+# %% [markdown]
+# ## How often do such gaps close?
+#
+# A gap says what could be gained and not whether anybody will gain it. Published figures before and after one change of software are
+# evidence of that. A pair has the same model, chip, mapping and lengths, and pairs were chosen by a rule and not by their result, so that
+# some got slower. Kernels of single operators are among them, and their greatest gains are not those of a whole step.
+
+# %%
+pairs = before_after.closed()
+charts.table(pairs, caption="Speed after a change of software over the speed before it, by cause", download="closed")
+
+# %% tags=["hide-input"]
+charts.table(
+    before_after.pairs()[["source", "locator", "chip", "model", "what", "cause", "before", "after", "unit", "speedup"]],
+    caption="Every pair with its source",
+    download="pairs",
+    file_only=True,
 )
 
 # %% [markdown]
