@@ -130,7 +130,7 @@ def describe(gap: SoftwareGap) -> str:
 
 
 def closed(mechanism: str) -> str:
-    """Return as a sentence how many published changes of a mechanism's kind made a run clearly faster; empty without any.
+    """Return as a sentence how many published changes of the kind of a mechanism made a run clearly faster.
 
     Clearly is by more than repeated runs differ by (`before_after.CLOSED`).
 
