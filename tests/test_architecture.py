@@ -26,7 +26,7 @@ LEVELS = [
     ["trnmodel.calls"],
     ["trnmodel.files"],
     ["trnmodel.cli"],
-    ["trnbook.charts", "trnlab"],
+    ["trnbook.charts", "trnbook.drawings", "trnlab"],
     ["trnbook.shared"],
     ["trnbook.chapters", "trnbook.report", "trnbook.commands"],
 ]
