@@ -110,15 +110,14 @@ def _look(accent: str, plain: str, *, line: bool = False) -> str:
 def _palette() -> str:
     """Return the style of the accents: their variables in both themes, and the classes that use them."""
     light, dark = ("".join(f"--{name}: {pair[i]};" for name, pair in COLOURS.items()) for i in (0, 1))
-    looks = [f".trn-drawing {{ {light} }} {DARK} {{ {dark} }}"]
-    for name in COLOURS:
-        looks.append(
-            f".trn-drawing .box-{name} {{ stroke: var(--{name}); fill: var(--{name}); fill-opacity: .2 }}"
-            f".trn-drawing .line-{name} {{ stroke: var(--{name}); fill: none }}"
-            f".trn-drawing .fill-{name} {{ fill: var(--{name}) }}"
-            f".trn-drawing .text-{name} {{ fill: var(--{name}); font-weight: 600 }}"
-        )
-    return "".join(looks)
+    looks = (
+        f".trn-drawing .box-{name} {{ stroke: var(--{name}); fill: var(--{name}); fill-opacity: .2 }}"
+        f".trn-drawing .line-{name} {{ stroke: var(--{name}); fill: none }}"
+        f".trn-drawing .fill-{name} {{ fill: var(--{name}) }}"
+        f".trn-drawing .text-{name} {{ fill: var(--{name}); font-weight: 600 }}"
+        for name in COLOURS
+    )
+    return f".trn-drawing {{ {light} }} {DARK} {{ {dark} }}" + "".join(looks)
 
 
 @dataclass(frozen=True, slots=True)
