@@ -26,7 +26,7 @@ from trnbook import charts
 from trnbook.chapters import chip_roofline as tables
 from trnbook.chapters import chip_roofline_printed as printed
 from trnbook.chapters import common, guard
-from trnbook.shared import ledger
+from trnbook.shared import case, ledger
 from trnmodel.catalog import load
 from trnmodel.units import TB, TFLOP, format_quantity, format_within
 
@@ -67,6 +67,15 @@ Markdown(
         f"left of that point; a long prefill is to the right of it{guess}.",
     )
 )
+
+# %% [markdown]
+# ## The running case
+#
+# Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its users. Every
+# chapter adds a line, which it explains, and the last lines are those of the first page.
+
+# %%
+case.strip("chip-roofline")
 
 # %% [markdown]
 # ## Notation

@@ -58,7 +58,7 @@ from trnbook.chapters import (
 )
 from trnbook.chapters.cost_stated import stated
 from trnbook.chapters.cost_whatif import grid, what_if
-from trnbook.shared import gaps, software_kinds
+from trnbook.shared import case, gaps, software_kinds
 from trnmodel.catalog import load as data
 from trnmodel.catalog import rents
 from trnmodel.units import format_within
@@ -109,6 +109,15 @@ if len(shown):
 else:
     view = Markdown(f"No system of these has a price by {pricing}{f' in {region}' if region else ''} and is as fast.")
 view
+
+# %% [markdown]
+# ## The running case
+#
+# Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its users. Every
+# chapter adds a line, which it explains, and the last lines are those of the first page.
+
+# %%
+case.strip("cost")
 
 # %% [markdown]
 # ## Notation

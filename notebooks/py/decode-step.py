@@ -32,7 +32,7 @@ import trnmodel as tm
 from trnbook import charts
 from trnbook.chapters import common, guard
 from trnbook.chapters import decode_step as tables
-from trnbook.shared import ledger, software_kinds
+from trnbook.shared import case, ledger, software_kinds
 from trnmodel.catalog.stacks import KINDS
 from trnmodel.evidence import tables as evidence
 from trnmodel.steps.deployment import Deployment
@@ -111,6 +111,15 @@ charts.bars(
 charts.table(
     parts, caption="One decode step by resource; low and high of a step are its bounds", download="step", file_only=True
 )
+
+# %% [markdown]
+# ## The running case
+#
+# Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its users. Every
+# chapter adds a line, which it explains, and the last lines are those of the first page.
+
+# %%
+case.strip("decode-step")
 
 # %% [markdown]
 # ## Notation

@@ -31,7 +31,7 @@ from trnbook import charts
 from trnbook.chapters import common, guard
 from trnbook.chapters import goodput as tables
 from trnbook.chapters import goodput_uptimes as uptimes
-from trnbook.shared import fabrics as compare
+from trnbook.shared import case, fabrics as compare
 from trnbook.shared import ledger, software_kinds
 from trnmodel.catalog import load
 from trnmodel.formulas import spares
@@ -122,6 +122,15 @@ charts.table(
     caption="The same as figures, with bands; between checkpoints is the best interval",
     download="beside",
 )
+
+# %% [markdown]
+# ## The running case
+#
+# Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its users. Every
+# chapter adds a line, which it explains, and the last lines are those of the first page.
+
+# %%
+case.strip("goodput")
 
 # %% [markdown]
 # ## Notation

@@ -33,8 +33,8 @@ from trnbook.chapters import guard
 from trnbook.chapters import index as tables
 from trnbook.chapters import index_cover as cover
 from trnbook.report.chapter import called
-from trnbook.shared import gaps
-from trnbook.shared import rack_drawing as drawing
+from trnbook.shared import case, gaps
+from trnbook.shared import case, rack_drawing as drawing
 
 spec = tm.system(system)
 guard.links(system=spec)
@@ -108,6 +108,15 @@ gaps.waterfall(gap, f"{dense_model} on {tm.system(where).name}, {speed:g} tokens
 
 # %% tags=["hide-input"]
 Markdown(f"{gaps.describe(gap)} {called('software').capitalize()} has the mechanisms.")
+
+# %% [markdown]
+# ## The running case
+#
+# Two models on three systems run through the whole book, and each chapter explains a line of this table. Its last lines are what
+# the chapters add up to.
+
+# %%
+case.strip("cost")
 
 # %% [markdown]
 # ## Five questions

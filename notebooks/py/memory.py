@@ -26,7 +26,7 @@ import trnmodel as tm
 from trnbook import charts
 from trnbook.chapters import common, guard
 from trnbook.chapters import memory as tables
-from trnbook.shared import kernels
+from trnbook.shared import case, kernels
 from trnmodel.catalog import load
 from trnmodel.evidence import score
 from trnmodel.evidence import tables as evidence
@@ -71,6 +71,15 @@ Markdown(
         f"{format_quantity(weights, 'B', 3)} a step, HBM, engines and decoding allow {', '.join(speeds[:2])} and {speeds[2]} tokens a second for one sequence.",
     )
 )
+
+# %% [markdown]
+# ## The running case
+#
+# Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its users. Every
+# chapter adds a line, which it explains, and the last lines are those of the first page.
+
+# %%
+case.strip("memory")
 
 # %% [markdown]
 # ## Notation

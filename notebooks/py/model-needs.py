@@ -27,7 +27,7 @@ import trnmodel as tm
 from trnbook import charts
 from trnbook.chapters import common, guard
 from trnbook.chapters import model_needs as tables
-from trnbook.shared import ledger as printed
+from trnbook.shared import case, ledger as printed
 from trnmodel.catalog import load
 from trnmodel.units import BILLION, format_digits, format_quantity
 
@@ -77,6 +77,15 @@ Markdown(
         f"{format_digits(intensity['decode'], 2)} for each byte.",
     )
 )
+
+# %% [markdown]
+# ## The running case
+#
+# Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its users. Every
+# chapter adds a line, which it explains, and the last lines are those of the first page.
+
+# %%
+case.strip("model-needs")
 
 # %% [markdown]
 # ## Notation

@@ -26,7 +26,7 @@ import trnmodel as tm
 from trnbook import charts
 from trnbook.chapters import common, guard
 from trnbook.chapters import neuroncore as tables
-from trnbook.shared import kernels, ledger
+from trnbook.shared import case, kernels, ledger
 from trnmodel.evidence import score
 from trnmodel.evidence import tables as evidence
 from trnmodel.units import KIB, US, format_quantity, format_within
@@ -69,6 +69,15 @@ Markdown(
         "host.\n\n" + ledger.rests_on(yours.stack, compiled.stack),
     )
 )
+
+# %% [markdown]
+# ## The running case
+#
+# Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its users. Every
+# chapter adds a line, which it explains, and the last lines are those of the first page.
+
+# %%
+case.strip("neuroncore")
 
 # %% [markdown]
 # ## Notation

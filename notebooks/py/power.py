@@ -38,7 +38,7 @@ from trnbook.chapters import power as tables
 from trnbook.chapters import power_joules as joules
 from trnbook.chapters.power_claims import READINGS, claim_sets, largest, region
 from trnbook.chapters.power_rack import compare, rack_power
-from trnbook.shared import gaps, ledger, software_kinds
+from trnbook.shared import case, gaps, ledger, software_kinds
 from trnmodel.catalog import facilities, load
 from trnmodel.evidence import tables as evidence
 from trnmodel.power.energy import matmul_rate, one_at_a_time
@@ -160,6 +160,15 @@ charts.table(
     download="joules-rows",
     file_only=True,
 )
+
+# %% [markdown]
+# ## The running case
+#
+# Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its users. Every
+# chapter adds a line, which it explains, and the last lines are those of the first page.
+
+# %%
+case.strip("power")
 
 # %% [markdown]
 # ## Notation

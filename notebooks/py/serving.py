@@ -35,7 +35,7 @@ from trnbook import charts
 from trnbook.chapters import common, guard
 from trnbook.chapters import serving as tables
 from trnbook.chapters import serving_explorer as explore
-from trnbook.shared import gaps, ledger, software_kinds
+from trnbook.shared import case, gaps, ledger, software_kinds
 from trnbook.shared.fabrics import capacities
 from trnmodel.catalog.stacks import KINDS
 from trnmodel.evidence import tables as evidence
@@ -163,6 +163,15 @@ shown = (
     "decode_tokens_per_s_per_chip prefill_utilisation ttft_s network_share stack basis"
 ).split()
 charts.table(equal[shown], caption="The same, row by row", download="interactivity", file_only=True)
+
+# %% [markdown]
+# ## The running case
+#
+# Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its users. Every
+# chapter adds a line, which it explains, and the last lines are those of the first page.
+
+# %%
+case.strip("serving")
 
 # %% [markdown]
 # ## Notation

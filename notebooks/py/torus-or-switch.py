@@ -27,7 +27,7 @@ import trnmodel as tm
 from trnbook import charts
 from trnbook.chapters import common, guard
 from trnbook.chapters import torus_or_switch as tables
-from trnbook.shared import fabrics as compare
+from trnbook.shared import case, fabrics as compare
 from trnbook.shared import ledger, placements
 from trnmodel.evidence import score
 from trnmodel.evidence import tables as evidence
@@ -72,6 +72,15 @@ Markdown(
         + ledger.rests_on(*ledger.estimated(torus, "scaleup_bytes_per_s_per_dir")),
     )
 )
+
+# %% [markdown]
+# ## The running case
+#
+# Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its users. Every
+# chapter adds a line, which it explains, and the last lines are those of the first page.
+
+# %%
+case.strip("torus-or-switch")
 
 # %% [markdown]
 # ## Notation
