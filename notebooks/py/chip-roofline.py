@@ -75,7 +75,7 @@ Markdown(
 # chapter adds a line, which it explains, and the last lines are those of the first page.
 
 # %%
-case.strip("chip-roofline")
+case.table("chip-roofline")
 
 # %% [markdown]
 # ## Notation

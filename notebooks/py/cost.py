@@ -117,7 +117,7 @@ view
 # chapter adds a line, which it explains, and the last lines are those of the first page.
 
 # %%
-case.strip("cost")
+case.table("cost")
 
 # %% [markdown]
 # ## Notation

@@ -119,7 +119,7 @@ charts.table(
 # chapter adds a line, which it explains, and the last lines are those of the first page.
 
 # %%
-case.strip("decode-step")
+case.table("decode-step")
 
 # %% [markdown]
 # ## Notation

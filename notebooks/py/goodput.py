@@ -31,8 +31,8 @@ from trnbook import charts
 from trnbook.chapters import common, guard
 from trnbook.chapters import goodput as tables
 from trnbook.chapters import goodput_uptimes as uptimes
-from trnbook.shared import case, fabrics as compare
-from trnbook.shared import ledger, software_kinds
+from trnbook.shared import case, ledger, software_kinds
+from trnbook.shared import fabrics as compare
 from trnmodel.catalog import load
 from trnmodel.formulas import spares
 from trnmodel.reliability.goodput import limping
@@ -130,7 +130,7 @@ charts.table(
 # chapter adds a line, which it explains, and the last lines are those of the first page.
 
 # %%
-case.strip("goodput")
+case.table("goodput")
 
 # %% [markdown]
 # ## Notation

@@ -34,7 +34,7 @@ from trnbook.chapters import index as tables
 from trnbook.chapters import index_cover as cover
 from trnbook.report.chapter import called
 from trnbook.shared import case, gaps
-from trnbook.shared import case, rack_drawing as drawing
+from trnbook.shared import rack_drawing as drawing
 
 spec = tm.system(system)
 guard.links(system=spec)
@@ -116,7 +116,7 @@ Markdown(f"{gaps.describe(gap)} {called('software').capitalize()} has the mechan
 # the chapters add up to.
 
 # %%
-case.strip("cost")
+case.table("cost")
 
 # %% [markdown]
 # ## Five questions

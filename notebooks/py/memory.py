@@ -79,7 +79,7 @@ Markdown(
 # chapter adds a line, which it explains, and the last lines are those of the first page.
 
 # %%
-case.strip("memory")
+case.table("memory")
 
 # %% [markdown]
 # ## Notation

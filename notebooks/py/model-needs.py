@@ -27,7 +27,8 @@ import trnmodel as tm
 from trnbook import charts
 from trnbook.chapters import common, guard
 from trnbook.chapters import model_needs as tables
-from trnbook.shared import case, ledger as printed
+from trnbook.shared import case
+from trnbook.shared import ledger as printed
 from trnmodel.catalog import load
 from trnmodel.units import BILLION, format_digits, format_quantity
 
@@ -85,7 +86,7 @@ Markdown(
 # chapter adds a line, which it explains, and the last lines are those of the first page.
 
 # %%
-case.strip("model-needs")
+case.table("model-needs")
 
 # %% [markdown]
 # ## Notation

@@ -77,7 +77,7 @@ Markdown(
 # chapter adds a line, which it explains, and the last lines are those of the first page.
 
 # %%
-case.strip("neuroncore")
+case.table("neuroncore")
 
 # %% [markdown]
 # ## Notation

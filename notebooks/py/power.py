@@ -168,7 +168,7 @@ charts.table(
 # chapter adds a line, which it explains, and the last lines are those of the first page.
 
 # %%
-case.strip("power")
+case.table("power")
 
 # %% [markdown]
 # ## Notation

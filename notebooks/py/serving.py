@@ -171,7 +171,7 @@ charts.table(equal[shown], caption="The same, row by row", download="interactivi
 # chapter adds a line, which it explains, and the last lines are those of the first page.
 
 # %%
-case.strip("serving")
+case.table("serving")
 
 # %% [markdown]
 # ## Notation

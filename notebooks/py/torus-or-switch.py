@@ -27,8 +27,8 @@ import trnmodel as tm
 from trnbook import charts
 from trnbook.chapters import common, guard
 from trnbook.chapters import torus_or_switch as tables
-from trnbook.shared import case, fabrics as compare
-from trnbook.shared import ledger, placements
+from trnbook.shared import case, ledger, placements
+from trnbook.shared import fabrics as compare
 from trnmodel.evidence import score
 from trnmodel.evidence import tables as evidence
 from trnmodel.fabric import build, expert_exchange, flow, what_if
@@ -80,7 +80,7 @@ Markdown(
 # chapter adds a line, which it explains, and the last lines are those of the first page.
 
 # %%
-case.strip("torus-or-switch")
+case.table("torus-or-switch")
 
 # %% [markdown]
 # ## Notation

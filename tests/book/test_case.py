@@ -57,7 +57,7 @@ def test_chapters_stand_in_the_order_of_the_book(root):
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_a_chapter_shows_the_case_up_to_its_own_line(chapter, root):
-    assert f'case.strip("{chapter}")' in (root / "notebooks" / "py" / f"{chapter}.py").read_text()
+    assert f'case.table("{chapter}")' in (root / "notebooks" / "py" / f"{chapter}.py").read_text()
     shown, last = outputs(chapter), outputs(CHAPTERS[-1])
     names = [line.name for line in case.LINES]
     own = [line.name for line in case.LINES if line.chapter == chapter]

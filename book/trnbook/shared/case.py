@@ -128,7 +128,7 @@ def _column(model: str, system: System) -> str:
     return f"{model}, {system.name}"
 
 
-def strip(chapter: str) -> Table:
-    """Return the strip at the head of a chapter: the case so far, whose last lines the chapter explains."""
+def table(chapter: str) -> Table:
+    """Return the table at the head of a chapter: the case so far, whose last lines the chapter explains."""
     under = f"{INPUT_TOKENS:,} tokens in and {OUTPUT_TOKENS} out, the best 8-bit format, public software"
     return charts.table(so_far(chapter), caption=f"The running case so far: {under}", download="case")
