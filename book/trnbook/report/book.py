@@ -9,7 +9,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from trnbook.report import chapter, leash
+from trnbook.report import chapter, leash, readability
 from trnbook.report.chapter import INDEX, PACKAGE, ROOT, notebooks
 from trnbook.report.execute import Outcome, inputs, run
 from trnbook.report.folders import claimed, scratch, swap, temporary, write_whole
@@ -80,6 +80,8 @@ def build_book(out_dir: str | Path = "build", *, pdf: bool = False, progress: bo
         (built / MARK).write_text(_mark(outcomes, built))
         if progress and (sizes := page_sizes(built)):
             print(sizes, file=sys.stderr)  # noqa: T201 - as a progress bar is printed
+        if progress:
+            print(readability.table(outcome.path for outcome in outcomes), file=sys.stderr)  # noqa: T201 - as above
         return swap(built, there) / "index.html"
 
 
