@@ -570,7 +570,7 @@ class _RackLayout:
             return x + 60, top, self.width - 120, 28
         planes = max(plane_of(self.net.system).values()) + 1
         step = self.width / planes
-        return x + data["plane"] * step + 5, self.middle - 22, step - 10, 44
+        return x + data["plane"] * step + 2, self.middle - 18, step - 4, 36
 
     def link(self, one: str, other: str, *, accent: Accent = "", wide: float = 1.3) -> str:
         """Return a link between two nodes, from edge to edge."""
@@ -601,16 +601,17 @@ class _RackLayout:
         return svg.rect(x, y, w, h, accent=accent)
 
     def name(self, node: str) -> str:
-        """Return the label of a node."""
+        """Return the label of a node; where a tray has many chips, those of the first one head the columns."""
         data = self.net.graph.nodes[node]
         x, y, w, h = self.place(node)
+        middle, base = x + w / 2, y + h / 2 + 5
         if data["kind"] == "chip":
-            return svg.text(x + w / 2, y + h / 2 + 5, data["position"], size=16)
+            named = data["tray"] == 0 or len(self.letters) <= 2
+            return svg.text(middle, base, data["position"], size=16) if named else ""
         like = [d for _, d in self.net.graph.nodes(data=True) if self._alike(d, data)]
         if data["medium"] == "pcb":
-            return svg.text(x + w / 2, y + h / 2 + 5, counted(len(like), "board switch"), size=15)
-        number = svg.text(x + w / 2, y + 18, str(len(like)), size=15)
-        return number + svg.text(x + w / 2, y + 35, "switches" if len(like) > 1 else "switch", size=15)
+            return svg.text(middle, base, counted(len(like), "board switch"), size=15)
+        return svg.text(middle, base, counted(len(like), "switch"), size=15 if w > 100 else 13)
 
     def _alike(self, one: dict, other: dict) -> bool:
         if one["kind"] != "switch" or one["medium"] != other["medium"]:
@@ -636,7 +637,8 @@ def _switched_paths(net: Topology) -> Drawing:
         x = layout.x(rack)
         marks.append(svg.rect(x - 14, 26, layout.width + 28, layout.bottom - 26, filled=False, radius=6))
         marks.append(svg.text(x + layout.width / 2, 17, f"Rack {rack + 1}", size=16, bold=True))
-        marks += [svg.text(x - 7, y, f"tray {n}", anchor="start", size=15) for n, y in enumerate(layout.names(), 1)]
+        names = enumerate(layout.names(), 1) if not rack else ()
+        marks += [svg.text(x - 7, y, f"tray {n}", anchor="start", size=15) for n, y in names]
     boxes = [mark for node in shown for mark in (layout.box(node), layout.name(node))]
     frames, start = dict[str, list[str]](), net.chips[0]
     for name, end in _ends(net).items():
