@@ -17,7 +17,6 @@ from trnmodel.formulas import memory, moe, step
 from trnmodel.formulas.moe import dispatched_bytes
 from trnmodel.formulas.step import buffer_bytes
 from trnmodel.models.blocks import Attention
-from trnmodel.steps.mapping import splits_cache
 from trnmodel.steps.setting import Burden, Setting
 from trnmodel.units import Numeric
 
@@ -280,9 +279,10 @@ class Message(NamedTuple):
     count: Numeric
     parts: int = 1
 
-    def ranks(self, degree: Numeric) -> Numeric:
-        """Return the ranks that run one of them, from the degree of the group."""
-        return degree if self.parts == 1 else np.ceil(degree / self.parts)
+
+def ranks_of(message: Message, degree: Numeric) -> Numeric:
+    """Return the ranks that run one of the collectives of a message, from the degree of its group."""
+    return degree if message.parts == 1 else np.ceil(degree / message.parts)
 
 
 def _context(s: Setting, b: Burden, rows: NDArray) -> Message:
@@ -313,7 +313,7 @@ def _split_cache(s: Setting, b: Burden, rows: NDArray) -> list[Message]:
     """
     a, layers = b.attention, float(b.layers)
     assert a is not None
-    if s.phase != "decode" or not splits_cache(s.e.kv_head_policy, s.e.cache_split):
+    if s.phase != "decode" or not s.splits_cache:
         return []
     parts = 1 if a.latent_dim else a.kv_heads
     heads = np.ceil(s.degrees.tp / parts) * a.heads * b.head_share
@@ -363,7 +363,7 @@ def messages(s: Setting, work: RankWork) -> tuple[Message, ...]:
 def message_s(s: Setting, message: Message, e: Efficiencies | None = None) -> NDArray:
     """Time of all collectives of a message, each as `tm.collective` has it, of the setting's stack or another [s]."""
     team, sizes = s.teams[message.group], message.message_bytes
-    ranks, stride = message.ranks(team.ranks), team.stride
+    ranks, stride = ranks_of(message, team.ranks), team.stride
     return message.count * times_s(message.kind, sizes, s.at.where, ranks, stride, s.at.lnc, e or s.e, s.index)
 
 
