@@ -28,7 +28,7 @@ from trnmodel.models.terms import Cut, Outline
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.steps.legal import of_mapping
-from trnmodel.steps.mapping import CUTS, DEGREES, Held, Key, Mapping, hold, shard, splits_cache
+from trnmodel.steps.mapping import CUTS, DEGREES, Held, Key, Mapping, hold, shard
 from trnmodel.steps.pieces import Piece
 from trnmodel.steps.rank import Site, site
 from trnmodel.units import Numeric
@@ -312,7 +312,7 @@ def _resolved(specs: tuple[Any, ...], phase: Phase, timed: bool, mapping: Mappin
         illegal=of_mapping(chosen, at, mapping, e, phase),
         parted=mapping.parted,
         gathers_logits=bool(np.any(e.logit_gathers)),
-        splits_cache=splits_cache(e.kv_head_policy, e.cache_split),
+        splits_cache=e.cache_split == "tokens",
         phases_wait=bool(np.any(np.not_equal(e.phase_overlap, 1))),
         spec_shapes=shapes(system=at.where, efficiencies=e),
         index=index,
