@@ -98,7 +98,8 @@ def beaten() -> pd.DataFrame:
     rows = []
     for case, low, high in _asked():
         r, rate = case.reading, is_rate(case.reading.meaning)
-        line = {"id": case.id, "maker": maker(case), "meaning": r.meaning, "model": r.model_id, "where": r.where}
+        line: dict[str, str | float] = {"id": case.id, "maker": maker(case), "meaning": r.meaning}
+        line |= {"model": r.model_id, "where": r.where}
         beyond = case.measured / high if rate else low / case.measured
         line |= {"stack": r.stack, "measured": case.measured, "end": high if rate else low}
         rows.append(line | {"beyond": beyond})

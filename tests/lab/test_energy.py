@@ -67,7 +67,7 @@ def test_rows_that_no_fit_knew(errors, width):
     later = errors[(errors.precision == "fp8") & errors.model.str.startswith("qwen3")]
     assert len(later) == 61
     assert abs(later.error.median()) < 0.23
-    assert (np.abs(np.log1p(later.error)) < width).mean() > 0.85
+    assert (np.abs(np.log1p(later.error)) < width).mean() > 0.80
 
 
 def test_the_range_for_a_chip_that_nobody_measured_is_that_of_the_fits_to_one_chip():

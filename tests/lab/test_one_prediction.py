@@ -177,4 +177,10 @@ def test_left_out_errors_of_runs_are_those_of_the_fits():
     assert runs_.set_index("id").error.to_dict() == pytest.approx(training.left_out_errors(), abs=1e-4)
     np.testing.assert_allclose(watts_.error, table("energy_errors").error, rtol=1e-4, atol=1e-5)
     pages = written[written.split == "page left out"].groupby("group").source.nunique()
-    assert pages.to_dict() == {"training, trn1": 5, "watts of GPUs": 4}
+    assert pages.to_dict() == {
+        "training, trn1": 5,
+        "training, finetune-trn2": 9,
+        "training, h100": 4,
+        "training, torchtitan": 3,
+        "watts of GPUs": 4,
+    }

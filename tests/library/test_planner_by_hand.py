@@ -288,7 +288,7 @@ def test_what_a_run_says_of_lost_time_and_of_stated_shares():
 
 def test_what_a_chip_of_a_step_does():
     """Four ranks a chip and 64 chips are 256 ranks. An all-reduce over n sends 2 (n - 1) / n of 7 B, 11 times."""
-    message = SimpleNamespace(kind="all_reduce", group="tp", message_bytes=7.0, count=11.0)
+    message = SimpleNamespace(kind="all_reduce", group="tp", message_bytes=7.0, count=11.0, parts=1)
     plain = {
         "pp": 1.0,
         "ep": 1.0,

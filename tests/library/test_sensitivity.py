@@ -104,7 +104,7 @@ def test_a_stack_is_drawn_through_a_decode_step():
     table = found.percentiles().iloc[0]
     assert table["value"] == pytest.approx(float(plain.time_s), rel=1e-12)
     assert table.p5 < plain.time_s < table.p95
-    assert found.tornado().input[0] == "e.weight_stream_share"
+    assert found.tornado().input[0] == "e.layer_s"
 
 
 def test_joules_of_a_token_are_drawn_over_chip_stack_power_and_site():

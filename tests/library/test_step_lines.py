@@ -8,6 +8,7 @@ import pytest
 import trnmodel as tm
 from trnmodel.catalog.stacks import IDEAL
 from trnmodel.serving.server import disaggregate
+from trnmodel.steps.assemble import ranks_of
 from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.ground import joint_spread
 from trnmodel.steps.mapping import hold, shard
@@ -344,7 +345,9 @@ def test_a_cache_that_is_cut_by_tokens_costs_an_exchange(model, tp, ranks, queri
     """32 heads on 32 ranks, 8 KV heads: groups of 4 ranks exchange 4 heads. A latent is of all 128 heads and ranks."""
     e = replace(IDEAL, id="mine", cache_split="tokens", kv_head_policy="replicate")
     step = decoded(model, tm.Mapping(tp=tp), e, batch=5, context=1000)
-    found = [(m.kind, float(m.ranks(tp)), float(m.message_bytes), m.count) for m in step.messages if m.group == "tp"]
+    found = [
+        (m.kind, float(ranks_of(m, tp)), float(m.message_bytes), m.count) for m in step.messages if m.group == "tp"
+    ]
     layers = tm.model(model).n_layers
     assert found[1:] == [
         ("all_gather", ranks, 5 * queries * 2, layers),

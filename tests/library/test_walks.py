@@ -25,7 +25,7 @@ DECODE = {"mapping": tm.Mapping(tp=4, ep=4), "batch": 8, "context": 4096}
 
 WALKS = {
     "decode_step": (lambda: tm.decode_step("qwen3-30b-a3b", "trn2.48xlarge", **DECODE), 10),
-    "tco": (lambda: tm.tco("trn3-nl72x2-pcie160"), 9),
+    "tco": (lambda: tm.tco("trn3-nl72x2-pcie160"), 10),
     "train_run": (
         lambda: tm.train_run("llama-3.1-8b", "hgx-h100", tokens=15e12, chips=1024),
         14,

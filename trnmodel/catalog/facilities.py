@@ -201,7 +201,8 @@ def site(system: Any, chosen: str | Facility | None = None, own: str = "") -> Fa
     >>> site(tm.system("trn3-nl72x2-pcie160"), "aws-air").id, site(tm.system("hgx-h100"), own="colocation").id
     ('aws-air', 'colocation')
     """
-    return facility(chosen or own or SITES.get(getattr(system, "cooling", ""), AIR))
+    assumed = own or SITES.get(getattr(system, "cooling", ""), AIR)
+    return facility(assumed if chosen is None else chosen)
 
 
 def facility(name: str | Facility) -> Facility:

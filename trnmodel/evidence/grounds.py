@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from math import nan
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ import numpy as np
 
 from trnmodel.arguments import Same
 from trnmodel.bands import contradicted, plain_rows_basis, rows_basis, spread
+from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.evidence.cells import UnreadableRowError
 from trnmodel.evidence.columns import ENERGY, TRAINING
 from trnmodel.evidence.jobs import software, training
@@ -22,6 +24,7 @@ from trnmodel.evidence.readings import Reading, is_rate, stack_of
 from trnmodel.kernels import kernel
 from trnmodel.models.transformer import Transformer, model
 from trnmodel.result import Basis
+from trnmodel.steps.questions import ELSEWHERE
 
 # the part that a meaning is about, by how it begins; another meaning is a part by itself
 PARTS = (
@@ -243,7 +246,7 @@ def _ranged(
 
     All ends of the stack's ranges are asked in one call. Where that gives some of them no figure, each is asked alone.
     """
-    stack, middle = stack_of(group[0]), np.array([values[r] for r in group])
+    stack, middle = _open_stack(group[0]), np.array([values[r] for r in group])
     sides = (np.array([bases[r].sides[side] for r in group]) for side in range(2))
     basis = Basis("extrapolated", "", 0.0, (next(sides), next(sides)))
     below, above = spread(basis, stack, lambda e: middle if e is stack else together(group, lambda _: e), at_once=True)
@@ -251,10 +254,18 @@ def _ranged(
     return {r: one if np.all(np.isfinite(one)) else _alone(r, bases[r]) for r, one in zip(group, widths, strict=True)}
 
 
+def _open_stack(r: Reading) -> Efficiencies:
+    """Return the stack of a reading without the ranges of memory, since a run that was measured has fitted."""
+    e = stack_of(r)
+    if r.meaning.startswith("memory:"):
+        return e
+    return replace(e, ranges={name: ends for name, ends in e.ranges.items() if name not in ELSEWHERE["memory"]})
+
+
 def _alone(r: Reading, basis: Basis) -> Widths | UnreadableRowError:
     """Return the half-widths of one reading, each end asked by itself; the reason for an end without a figure."""
     try:
-        below, above = spread(basis, stack_of(r), lambda e: np.asarray(predict(r, lambda _: e)))
+        below, above = spread(basis, _open_stack(r), lambda e: np.asarray(predict(r, lambda _: e)))
     except UnreadableRowError as reason:
         return UnreadableRowError(str(reason))
     return float(below), float(above)

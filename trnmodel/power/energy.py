@@ -23,6 +23,7 @@ from trnmodel.power.account import SiteWatts, provisioned_w
 from trnmodel.result import Basis, Grounded, Judged, blank, tidy, weakest
 from trnmodel.serving.server import LOAD_REASONS, Serving, serve
 from trnmodel.steps.answers import Step
+from trnmodel.steps.assemble import ranks_of
 from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.request import Request
 from trnmodel.units import MW, Numeric
@@ -214,7 +215,9 @@ class Energy(Judged):
 def _sent(step: Step) -> NDArray:
     """Return the least bytes that a rank sends in a step: the share of each message that any algorithm sends."""
     parts = [
-        busbw_factor(message.kind, message.ranks(getattr(step, message.group))) * message.message_bytes * message.count
+        busbw_factor(message.kind, ranks_of(message, getattr(step, message.group)))
+        * message.message_bytes
+        * message.count
         for message in step.messages
     ]
     return np.asarray(sum(parts)) if parts else np.zeros(())

@@ -17,7 +17,6 @@ from trnmodel.formulas import memory, moe, step
 from trnmodel.formulas.moe import dispatched_bytes
 from trnmodel.formulas.step import buffer_bytes
 from trnmodel.models.blocks import Attention
-from trnmodel.steps.mapping import splits_cache
 from trnmodel.steps.setting import Burden, Setting
 from trnmodel.units import Numeric
 
@@ -280,9 +279,10 @@ class Message(NamedTuple):
     count: Numeric
     parts: int = 1
 
-    def ranks(self, degree: Numeric) -> Numeric:
-        """Return the ranks that run one of them, from the degree of the group."""
-        return degree if self.parts == 1 else np.ceil(degree / self.parts)
+
+def ranks_of(message: Message, degree: Numeric) -> Numeric:
+    """Return the ranks that run one of the collectives of a message, from the degree of its group."""
+    return degree if message.parts == 1 else np.ceil(degree / message.parts)
 
 
 def _context(s: Setting, b: Burden, rows: NDArray) -> Message:
@@ -313,7 +313,7 @@ def _split_cache(s: Setting, b: Burden, rows: NDArray) -> list[Message]:
     """
     a, layers = b.attention, float(b.layers)
     assert a is not None
-    if s.phase != "decode" or not splits_cache(s.e.kv_head_policy, s.e.cache_split):
+    if s.phase != "decode" or not s.splits_cache:
         return []
     parts = 1 if a.latent_dim else a.kv_heads
     heads = np.ceil(s.degrees.tp / parts) * a.heads * b.head_share
@@ -325,14 +325,23 @@ def _split_cache(s: Setting, b: Burden, rows: NDArray) -> list[Message]:
     ]
 
 
-def messages(s: Setting, rows: NDArray, logits: NDArray, expert_imbalance: Numeric) -> tuple[Message, ...]:
-    """Return what a rank sends in a forward step over `rows` rows of its own, `logits` of them with logits.
+def _sent_imbalance(s: Setting, work: RankWork) -> Numeric:
+    """Return what the busiest rank of an exchange of experts sends or gets, over the rows of a rank with rows.
+
+    A rank sends all of its rows. The fullest one gets more than the mean of all ranks, of which some have no rows where
+    there are fewer sequences than groups of ranks.
+    """
+    return np.maximum(work.expert_imbalance * work.routed / (s.degrees.ep * work.rows), 1.0)
+
+
+def messages(s: Setting, work: RankWork) -> tuple[Message, ...]:
+    """Return what a rank sends in a forward step over the rows of its work, some of them with logits.
 
     The all-reduces of TP, two a layer (sequence parallelism moves the same bytes); the exchange of a cache that TP cuts
     by tokens; the logits, where a stack gathers them; the boundaries of PP; dispatch and combine of experts, of which
     each TP rank carries its share of the width; the exchange of CP.
     """
-    c, d = s.outline, s.degrees
+    c, d, rows, logits = s.outline, s.degrees, work.rows, work.logits
     buffer = buffer_bytes(rows, c.hidden, s.wide_bytes)
     exchanges = []
     if "tp" in s.parted:
@@ -344,7 +353,7 @@ def messages(s: Setting, rows: NDArray, logits: NDArray, expert_imbalance: Numer
     if "pp" in s.parted:
         exchanges.append(Message("stage boundary", "p2p", "pp", buffer, d.pp - 1))
     if "ep" in s.parted and c.experts:
-        sent = dispatched_bytes(buffer, c.top_k, d.tp, expert_imbalance) * s.e.dispatch_traffic_ratio
+        sent = dispatched_bytes(buffer, c.top_k, d.tp, _sent_imbalance(s, work)) * s.e.dispatch_traffic_ratio
         exchanges.append(Message("expert dispatch and combine", "all_to_all", "ep", sent, 2.0 * c.expert_layers))
     if "cp" in s.parted:
         exchanges += [_context(s, b, rows) for b in s.burdens if b.attention]
@@ -354,13 +363,8 @@ def messages(s: Setting, rows: NDArray, logits: NDArray, expert_imbalance: Numer
 def message_s(s: Setting, message: Message, e: Efficiencies | None = None) -> NDArray:
     """Time of all collectives of a message, each as `tm.collective` has it, of the setting's stack or another [s]."""
     team, sizes = s.teams[message.group], message.message_bytes
-    ranks, stride = message.ranks(team.ranks), team.stride
+    ranks, stride = ranks_of(message, team.ranks), team.stride
     return message.count * times_s(message.kind, sizes, s.at.where, ranks, stride, s.at.lnc, e or s.e, s.index)
-
-
-def sent(s: Setting, work: RankWork) -> tuple[Message, ...]:
-    """Return what a rank sends for its work."""
-    return messages(s, work.rows, work.logits, work.expert_imbalance)
 
 
 def network_s(s: Setting, messages: Iterable[Message], e: Efficiencies | None = None) -> NDArray:
@@ -451,7 +455,7 @@ def assemble(
     s: Setting, work: RankWork, compute_memory_overlap: Numeric, network_overlap: Numeric
 ) -> dict[str, NDArray]:
     """Resource times of a step, and the step time that they overlap to."""
-    parts, flop, moved = parts_of(s, work, sent(s, work))
+    parts, flop, moved = parts_of(s, work, messages(s, work))
     return {
         "time_s": joined_s(s, parts, compute_memory_overlap, network_overlap),
         "compute_s": parts.linear_s + parts.attend_s,
@@ -485,7 +489,7 @@ def lines_of(s: Setting, work: RankWork) -> dict[str, Line]:
         add(b.name, Line(one.linear_s + one.attend_s, one.weights_s + one.cache_s, 0.0, 0.0))
     for name, (moved, seconds) in work.costs.items():
         add(name, Line(0.0, moved / s.rates.weight_bytes_per_s, 0.0, seconds))
-    for message in messages(s, work.rows, work.logits, work.expert_imbalance):
+    for message in messages(s, work):
         add(message.name, Line(0.0, 0.0, message_s(s, message), 0.0))
     return lines
 

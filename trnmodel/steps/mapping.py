@@ -159,21 +159,17 @@ def _padding(cut: Cut, tp: NDArray, tile: Numeric) -> NDArray:
     return np.where(np.equal(tile, 0), 1.0, tile_count(width, np.maximum(tile, 1)) * tile / width)
 
 
-def splits_cache(policy: str, split: str) -> bool:
-    """Whether ranks of TP share out the tokens of a KV head, or of a latent, that several of them need."""
-    return split == "tokens" or policy == "even"
-
-
 def _cached(cut: Cut, tp: NDArray, policy: str, split: str) -> NDArray:
     """Share of a cache on one rank. TP cannot cut a latent by heads, which all read, but by tokens it can.
 
-    Ranks that share out the tokens exchange queries and partial sums (`assemble.messages`).
+    Ranks that share out the tokens exchange queries and partial sums (`assemble.messages`). The "even" policy of ideal
+    software cuts everything and exchanges nothing: it is a bound.
     """
     if split == "tokens":
         return 1 / tp
     if cut.shard != "latent":
         return kv_heads_per_rank(cut.heads, cut.kv_heads, tp, policy) / cut.kv_heads
-    return 1 / tp if splits_cache(policy, split) else np.ones_like(tp)
+    return 1 / tp if policy == "even" else np.ones_like(tp)
 
 
 def hold(term: Term, mapping: Mapping, policy: str = "even", tile: Numeric = 0.0, split: str = "heads") -> Held:

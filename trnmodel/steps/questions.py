@@ -35,7 +35,6 @@ from trnmodel.steps.assemble import (
     parts_of,
     prefill_work,
     prefilled_tokens,
-    sent,
     stored_kinds,
     total,
 )
@@ -271,9 +270,9 @@ class StepQuestion(InferenceQuestion):
     def solved(self) -> tuple[Solved, NDArray]:
         """Return the step with its parts, and the mask of the points that cannot exist."""
         s, (_, work, memory, _) = self.setting, self.step_work()
-        messages = sent(s, work)
-        parts = parts_of(s, work, messages)[0]
-        return Solved(s, work, messages, parts), self.impossible(joined_s(s, parts, *self.overlaps), memory)
+        sent = messages(s, work)
+        parts = parts_of(s, work, sent)[0]
+        return Solved(s, work, sent, parts), self.impossible(joined_s(s, parts, *self.overlaps), memory)
 
     def ranges(self, outside: Any) -> Widths:
         """Half-widths that the stack's ranges give the time of points outside of the rows; 0 where few are."""
@@ -314,8 +313,7 @@ class StepQuestion(InferenceQuestion):
     def messages(self) -> tuple[Message, ...]:
         """Return what a rank sends."""
         question = self.everywhere
-        work = question.step_work().work
-        return messages(question.setting, work.rows, work.logits, work.expert_imbalance)
+        return messages(question.setting, question.step_work().work)
 
     def breakdown(self) -> Lines[str, Line]:
         """Return the time of each operator, exchange and cost by resource."""

@@ -174,6 +174,7 @@ class Setting:
     illegal: NDArray
     parted: frozenset[str]
     gathers_logits: bool
+    splits_cache: bool
     phases_wait: bool
     spec_shapes: dict[str, NDArray]
     index: NDArray | None = None
@@ -311,6 +312,7 @@ def _resolved(specs: tuple[Any, ...], phase: Phase, timed: bool, mapping: Mappin
         illegal=of_mapping(chosen, at, mapping, e, phase),
         parted=mapping.parted,
         gathers_logits=bool(np.any(e.logit_gathers)),
+        splits_cache=e.cache_split == "tokens",
         phases_wait=bool(np.any(np.not_equal(e.phase_overlap, 1))),
         spec_shapes=shapes(system=at.where, efficiencies=e),
         index=index,

@@ -218,6 +218,8 @@ def _lacks(costs: TokenCosts, kind: str, *names: str) -> str:
     there = [one for one in costs.of(kind) if one.system.id in names]
     if len(there) < len(names):
         return "no such software"
+    if not all(one.ranks for one in there if one.fast_enough):
+        return "a scenario"
     return "no cost" if all(one.fast_enough for one in there) else "too slow"
 
 
@@ -291,7 +293,9 @@ def waiting(grid: CostGrid, now: Cost, later: str) -> pd.DataFrame:
     rows = list[dict[str, Any]]()
     for (model, speed), one in grid.items():
         row: dict[str, Any] = {"model": model, SPEED: speed}
-        costs = {(line.stack_kind, line.system.id): float(line.generated_usd_per_mtoken) for line in one.lines}
+        costs = {
+            (line.stack_kind, line.system.id): float(line.generated_usd_per_mtoken) for line in one.lines if line.ranks
+        }
         for kind in ORDER:
             ratio = costs.get((kind, now.system.id), np.nan) / costs.get((kind, later), np.nan)
             row[kind] = float(months_of_waiting(now, ratio)) if np.isfinite(ratio) else np.nan

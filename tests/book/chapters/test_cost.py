@@ -190,25 +190,27 @@ def test_months_of_waiting_by_the_printed_trend(found, own, hours):
     """A token that costs 1 / r is worth ln r / (0.14 ln 10 + ln 1.08) years; ends are quantiles of common draws."""
     table = markets.waiting({KEY: own[KEY]}, hours[GPU], AIR)
     a_year = 0.14 * np.log(10) + np.log(1.08)
-    draws = own[KEY].draws("hand-tuned", draws=owned.DRAWS).values
-    gpu, air = (float(found[KEY][name, "hand-tuned"].chip_s() * hours[name].useful_usd_per_h) for name in (GPU, AIR))
-    assert table["hand-tuned"][0] == pytest.approx(12 * np.log(gpu / air) / a_year, rel=1e-9)
+    draws = own[KEY].draws("ideal", draws=owned.DRAWS).values
+    gpu, air = (float(found[KEY][name, "ideal"].chip_s() * hours[name].useful_usd_per_h) for name in (GPU, AIR))
+    assert table["ideal"][0] == pytest.approx(12 * np.log(gpu / air) / a_year, rel=1e-9)
     both = np.isfinite(draws[GPU]) & np.isfinite(draws[AIR])
     ends = np.quantile(12 * np.log(draws[GPU][both] / draws[AIR][both]) / a_year, [0.05, 0.95])
-    assert (table["hand-tuned_low"][0], table["hand-tuned_high"][0]) == pytest.approx(tuple(ends), rel=1e-9)
+    assert (table["ideal_low"][0], table["ideal_high"][0]) == pytest.approx(tuple(ends), rel=1e-9)
+    assert np.isnan(table["hand-tuned"][0])  # of a scenario on Trainium3, no order follows
     assert np.isnan(markets.waiting({KEY: own[KEY]}, hours[AIR], AIR)["ideal_low"][0])
 
 
 def test_who_is_cheaper_is_counted_in_the_draws(own):
     """By a share of them, "all" or "none"; who is too slow is not compared."""
     table = markets.cheaper(own, AIR).set_index(["promised_tokens_per_s_per_user", "than"])
-    draws = own[KEY].draws("hand-tuned", draws=owned.DRAWS).values
+    draws = own[KEY].draws("ideal", draws=owned.DRAWS).values
     for other in (TRN2, TORUS, GPU):
         share = (draws[AIR] < draws[other]).mean()
-        told = table["hand-tuned"][SPEED, other]
+        told = table["ideal"][SPEED, other]
         words = {0: "in none", 1: "in all"}.get(share, "in nearly all" if share >= 0.995 else "")
         assert told == words if words else float(told[3:-1]) == pytest.approx(100 * share, rel=0.06)
-        assert table["hand-tuned"][1e6, other] == "too slow"
+        assert table["ideal"][1e6, other] == "too slow"
+        assert table["hand-tuned"][SPEED, other] == "a scenario"
 
 
 def test_a_month_early_by_the_printed_trend(hours):
@@ -321,7 +323,7 @@ def test_a_line_of_the_live_chart_is_the_owners_hour(own, hours):
 
 
 def test_bars_hold_the_answer(own):
-    bars = cost_sentences.tornado(markets.drawn(own[KEY], "hand-tuned"), AIR)
+    bars = cost_sentences.tornado(markets.drawn(own[KEY], "ideal"), AIR)
     assert (bars.usd_per_mtoken_low <= bars.usd_per_mtoken).all()
     assert (bars.usd_per_mtoken <= bars.usd_per_mtoken_high).all()
     assert bars.which.is_unique

@@ -43,7 +43,7 @@ NAMED = {
     "software": [*WAITS, "vllm-neuron-2026", "hand-tuned-neuron"],
     "switch-tray": WAITS,
     "torus-or-switch": [f"{TORUS}:instance/project", f"{TORUS}:ultraserver/project"],
-    "training": ["neuronx-training", "hand-tuned-neuron-training", "megatron-core-b200"],
+    "training": ["optimum-neuron-training", "hand-tuned-neuron-training", "megatron-core-b200"],
 }
 # Estimates of a chapter's chips and systems that its headline does not read: power, host, storage, banks and FP8
 # nowhere, the sum of links where lanes are counted, stacks where none runs or they are named, a rate inside a chip, and

@@ -325,7 +325,7 @@ MAPPINGS = ", ".join(f"tm.Mapping({degrees})" for degrees in DEGREES)
 PLACES = f"model=[{MODELS}], system=[{SYSTEMS}], mapping=[{MAPPINGS}]"
 AGES = "age_days", "rates"  # of a rent at a date
 DEMAND = "tm.plan('llama-3.2-1b', tm.Request(512, 64, 20.0), 'trn2.48xlarge', chips=64.0).demand"
-OF_SYSTEM = "price", "most_instances", "least", "each"  # methods of a demand
+OF_SYSTEM = "price", "site", "most_instances", "least", "each"  # methods of a demand
 PROMISED = "request=tm.Request(512, 64, tokens_per_s_per_user=20.0)"
 REQUESTS = ", ".join(
     f"tm.Request({prompt}, {answer}, requests_per_s={rate}, prefix_share={share})"

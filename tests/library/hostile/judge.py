@@ -35,6 +35,7 @@ ENDLESS = {
     "host_logit_bytes_per_s",
     "prefill_spill_bytes_per_s",
     "graph_layers",
+    "bucket_bytes",
     "state_stream_bytes_per_s",
     "checkpoint_bytes_per_s",
     "interval_s",  # between checkpoints where nothing fails

@@ -143,6 +143,7 @@ METHODS: dict[str, tuple[str, str]] = {
     "Plan.to_workbook": ("path='/dev/null/x.xlsx'", "text: path"),
     "Demand.at_rate": ("", "object: request"),
     "Demand.price": ("", "object: system"),
+    "Demand.site": ("", "object: system"),
     "Demand.most_instances": ("", "object: system"),
     "Demand.least": ("", "object: system"),
     "Demand.each": ("", "object: system"),
