@@ -10,7 +10,7 @@
 # ---
 
 # %% [markdown]
-# # What bounds a chip?
+# # What limits a chip: memory or arithmetic?
 
 # %% tags=["parameters"]
 chip: str = "trainium3"
@@ -19,6 +19,7 @@ intensity_flop_per_byte: float = 300.0
 
 # %% tags=["hide-input"]
 import numpy as np
+import pandas as pd
 from IPython.display import Markdown
 
 import trnmodel as tm
@@ -26,46 +27,28 @@ from trnbook import charts
 from trnbook.chapters import chip_roofline as tables
 from trnbook.chapters import chip_roofline_printed as printed
 from trnbook.chapters import common, guard
-from trnbook.shared import case, ledger
-from trnmodel.catalog import load
-from trnmodel.units import TB, TFLOP, format_quantity, format_within
+from trnbook.shared import case
 
-GENERATIONS = ["trainium1", "trainium2", "trainium3"]
-DTYPES = ["bf16", "cfp8", "mxfp8", "fp8"]
+GENERATIONS, FORMATS = ["trainium1", "trainium2", "trainium3"], ["bf16", "cfp8", "mxfp8", "fp8", "int8"]
 spec = tm.chip(chip)
 guard.within(1e-6, 1e12, intensity_flop_per_byte=intensity_flop_per_byte)
 guard.some(comparators=comparators)
-guard.need(
-    any(dtype in spec.peak_flop_per_s for dtype in [*DTYPES, "int8"]),
-    f"chip = {spec.id!r} has no printed peak in {', '.join(DTYPES)} or int8",
-)
+dtype = next((name for name in FORMATS if name in spec.peak_flop_per_s), "")
+guard.need(dtype != "", f"chip = {spec.id!r} has no printed peak in {', '.join(FORMATS)}")
+everyone = common.peaks([*GENERATIONS, spec, *comparators], FORMATS).drop_duplicates(["chip", "dtype"])
 
 # %% tags=["hide-input"]
-ridges = common.peaks([chip], [*DTYPES, "int8"])
-lowest, fastest = ridges.iloc[ridges.ridge_flop_per_byte.argmin()], ridges.iloc[ridges.peak_flop_per_s.argmax()]
-guess = charts.ours([row["dtype"].upper() for row in (lowest, fastest) if row.estimate])
-edges = ["ridge_flop_per_byte", "ridge_flop_per_byte_low", "ridge_flop_per_byte_high"]
-known = [name for name in comparators if lowest["dtype"] in tm.chip(name).peak_flop_per_s]
-others = common.peaks(known, [lowest["dtype"]]).sort_values("ridge_flop_per_byte", kind="stable") if known else []
-rivals = [f"{row.chip} {format_within(*row[edges].round())}" for _, row in others.iterrows()] if known else []
-Markdown(
-    common.card(
-        tuple(lowest[edges].round()),
-        f"so often must {spec.name} use a byte from HBM, in {lowest['dtype'].upper()}, before compute bounds it and no longer memory"
-        + (
-            f"; in {fastest['dtype'].upper()} {format_within(*fastest[edges].round())}"
-            if fastest["dtype"] != lowest["dtype"]
-            else ""
-        ),
-        unit="FLOP a byte",
-        mark="ideal",
-        rival=f"{'; '.join(rivals)} in {lowest['dtype'].upper()}" if rivals else "",
-        alone="" if rivals else f"no chip beside it has a printed peak in {lowest['dtype'].upper()}",
-        proof="Check: numbers that are not ours",
-        more=f"{spec.name} multiplies at {format_quantity(fastest.peak_flop_per_s, 'FLOP/s')} in {fastest['dtype'].upper()} and reads "
-        f"{format_quantity(spec.hbm_bytes_per_s, 'B/s')}. A decode step uses a weight for two FLOP per sequence of the batch, far to the "
-        f"left of that point; a long prefill is to the right of it{guess}.",
-    )
+peak, bandwidth = spec.peak(dtype), spec.hbm_bytes_per_s
+ridge = float(tm.roofline.ridge_point_flop_per_byte(peak, bandwidth))
+Markdown(tables.answer(spec, dtype, ridge, comparators))
+
+# %% tags=["hide-input"]
+charts.roofline(
+    everyone,
+    {"chip": spec.name, "dtype": dtype},
+    marker=intensity_flop_per_byte,
+    caption="Memory limits left of the ridge, arithmetic right of it",
+    under="the thick line is the chip that you choose; move the slider to your kernel",
 )
 
 # %% [markdown]
@@ -78,282 +61,307 @@ Markdown(
 case.table("chip-roofline")
 
 # %% [markdown]
-# ## Notation
+# ## Why the question matters
 #
-# Every value is read from `data/`; where sources disagree and nothing decides, the table prints a pair.
+# A data sheet leads with the peak, the number of operations that a chip can do in a second. Few programs come near it, because
+# every operand has to arrive before it can be multiplied. Model weights live in HBM, the stacks of memory beside the chip, and
+# HBM delivers far fewer bytes per second than the chip could multiply.
+#
+# So a chip has two speeds, and a program meets only one of them. When a language model writes its answer token by token (*decode*),
+# it reads all its weights for every token and does little with each: memory sets the pace. When it reads a long prompt (*prefill*), it
+# uses each weight for thousands of tokens: arithmetic sets the pace. A buyer who compares peaks for decode compares the wrong
+# number.
+#
+# ## The idea: how often is a byte used?
+#
+# Think of one weight. It takes the same time to arrive whether it is used once or a thousand times. Each sequence of the batch uses
+# it for one multiplication and one addition, which count as two floating-point operations (FLOP). Step through the drawing:
+# the bar of reading never changes, and the bar of multiplying grows with the batch.
 
 # %% tags=["hide-input"]
-dtype = fastest["dtype"]
-charts.table(
-    common.notation(
-        common.of_spec(
-            spec, {f"peak_flop_per_s[{dtype}]": "P0", "hbm_bytes_per_s": "b", "hbm_bytes": "C", "cores": "n"}
-        )
-    ),
-    caption=f"What this chapter calls things, for {spec.name}",
-    download="notation",
+stored_bytes = tables.stored_bytes(dtype)
+tables.reuse(spec.name, stored_bytes, ridge * stored_bytes / 2)
+
+# %% [markdown]
+# The number of operations per byte is called the **arithmetic intensity**. It belongs to the program, not to the chip:
+#
+# $$I = \frac{W}{Q}$$
+#
+# $W$ is the work in FLOP, and $Q$ is the traffic in bytes between HBM and the cores. The matrix of a decode step has one weight of
+# $w$ bytes for every $2B$ operations, where $B$ is the batch, so that
+#
+# $$I_\text{decode} = \frac{2B}{w}.$$
+#
+# In BF16 a weight takes two bytes, and the intensity is simply the batch. A product of two square matrices of side $N$ moves three
+# matrices and does $2N^3$ operations. Its intensity grows with its side, which is why large matrix products can reach the peak:
+#
+# $$I_\text{square} = \frac{2N^3}{3N^2 w} = \frac{2N}{3w}.$$
+#
+# ## The roofline
+#
+# Now bring in the chip. It computes at most at its peak $P_0$, in FLOP per second, and HBM delivers at most $b$ bytes per second. If
+# the chip reads and computes at the same time, the longer of the two times counts:
+#
+# $$t = \max(t_c,\, t_m), \qquad t_c = \frac{W}{P_0}, \qquad t_m = \frac{Q}{b}.$$
+#
+# $t_c$ is the time of the arithmetic and $t_m$ the time of the memory traffic. Divide the work by this time, and the rate $P$ depends on
+# the intensity alone. This is the **roofline** of Williams, Waterman and Patterson (2009):
+#
+# $$P(I) = \min(P_0,\; I\,b).$$
+#
+# Left of the corner the rate rises with the intensity; right of it the rate is flat. The corner is the **ridge point**, the intensity
+# at which memory and arithmetic take equally long:
+#
+# $$I^* = \frac{P_0}{b}.$$
+
+# %% [markdown]
+# ## An estimate by hand
+#
+# Take Trainium2 in BF16, for which AWS prints 667 TFLOP/s and 2.9 TB/s. One weight matrix with 8,192 rows and 8,192 columns holds 67
+# million weights of two bytes. That is 134 MB, and reading it takes 46 µs. Multiplying one token's vector by it takes 134 million
+# operations, which the peak does in 0.2 µs. The engines would wait 230 times as long as they work. With 230 tokens in the batch, both
+# take the same time, and 230 FLOP per byte is the ridge point.
+
+# %%
+matrix_bytes, token_flop = 2 * 8192**2, 2 * 8192**2  # two bytes, and two operations, per weight
+read_s, multiply_s = matrix_bytes / 2.9e12, token_flop / 667e12
+assert f"{read_s * 1e6:.0f} µs, {multiply_s * 1e6:.1f} µs, {read_s / multiply_s:.0f}" == "46 µs, 0.2 µs, 230"
+assert round(float(tm.roofline.ridge_point_flop_per_byte(667e12, 2.9e12))) == 230
+
+# %% [markdown]
+# ## The model: a larger batch is free until the ridge
+#
+# The roofline is short enough to write down here. The library's function gives the same values, and it also refuses impossible
+# arguments. Change `peak` or `bandwidth` and run the cells below again.
+
+
+# %%
+def attainable(intensity, peak, bandwidth):
+    """Rate that the roofline allows, in FLOP/s."""
+    return np.minimum(peak, intensity * bandwidth)
+
+
+batch = 2.0 ** np.arange(13)
+intensity = 2 * batch / stored_bytes
+assert np.allclose(
+    attainable(intensity, peak, bandwidth), tm.roofline.attainable_flop_per_s(intensity, peak, bandwidth)
 )
 
-# %% [markdown]
-# ## The model
-#
-# A piece of work of $W$ FLOP that moves $Q$ bytes has the arithmetic intensity $I = W/Q$. A chip with peak $P_0$ and
-# bandwidth $b$ runs it at most at
-#
-# $$P(I) = \min(P_0,\; I\,b), \qquad I^* = P_0 / b .$$
-#
-# $I^*$ is the ridge point. If transfer and compute overlap fully the time is $\max(W/P_0, Q/b)$; if not at all it is their
-# sum, at most twice as long. Everything real lies between the two.
-#
-# **By hand.** Take Trainium2 in BF16. It is printed at 667 TFLOPS and 2.9 TB/s: $667/2.9 = 230$ FLOP a byte. A BF16 weight
-# is two bytes and is used for one multiply-accumulate, two FLOP, for each sequence of the batch: the intensity of decode is
-# about the batch, and 230 sequences are needed before the TensorE matters at all.
-
 # %%
-by_hand = tm.roofline.ridge_point_flop_per_byte(667 * TFLOP, 2.9 * TB)
-float(by_hand)
+weights = 8192**2
+work, moved = 2 * batch * weights, stored_bytes * weights * np.ones(13)
+no_overlap_s = tm.roofline.time_s(work, moved, peak, bandwidth, overlap=0)
+parts = {"reading": moved / bandwidth, "multiplying": work / peak, "one after the other": no_overlap_s}
+times = pd.concat(pd.DataFrame({"batch": batch, "time_s": time_s, "part": part}) for part, time_s in parts.items())
 
-# %% [markdown]
-# ## The roofline of each generation
-
-# %%
-intensity = intensity_flop_per_byte * 10 ** np.arange(-2.5, 1.5, 0.05)
-rooflines = tables.rooflines(GENERATIONS, DTYPES, intensity)
-peaks = common.peaks(GENERATIONS, ["bf16", "mxfp8", "fp8"])
-guessed = (peaks.chip + " " + peaks["dtype"].str.upper())[peaks.estimate]
-roofs = peaks.pivot(index="chip", columns="dtype", values="peak_flop_per_s").loc[list(dict.fromkeys(peaks.chip))]
-before, last = roofs.index[-2:]
-plain, blocks = roofs.loc[last] / roofs.loc[before], roofs.mxfp8[last] / roofs.fp8[before]
-still = " and ".join(name.upper() for name in plain.index[(plain < 1.1).values])
+# %% tags=["hide-input"]
 charts.lines(
-    rooflines,
-    x="intensity_flop_per_byte",
-    y="attainable_flop_per_s",
-    color="chip",
-    shape="dtype",
+    times,
+    x="batch",
+    y="time_s",
+    color="part",
     log_x=True,
     log_y=True,
-    caption=f"From {before} to {last} only MXFP8 lifts the roof",
-    under=f"each generation lifts the slope{charts.ours(guessed)}",
+    caption="Up to the ridge, a larger batch costs no time",
+    under=f"one matrix of 8,192 x 8,192 weights in {dtype.upper()} on {spec.name}",
 )
 
 # %% [markdown]
-# The slanted part is HBM, the flat part is TensorE. cFP8 on Trainium1 runs at the BF16 rate, so those two lines coincide.
-# Choose a chip and a number format, and move the slider to your kernel's intensity:
-
-# %%
-every = common.peaks([*GENERATIONS, spec, *comparators], [*DTYPES, "int8"]).drop_duplicates(["chip", "dtype"])
-charts.roofline(
-    every,
-    {"chip": spec.name, "dtype": "bf16" if "bf16" in spec.peak_flop_per_s else dtype},
-    marker=intensity_flop_per_byte,
-    caption="Memory bounds left of the ridge, compute right of it",
-    under="a roof for each chip that has a peak in the format chosen",
-)
-
-# %% [markdown]
-# ## Why BF16 stood still while MXFP8 doubled
+# Read the chart from the left. Reading the matrix takes the same time for every batch, and it is longer than multiplying until the lines
+# cross. The roofline follows the upper of the two lines. To the left of the crossing a server that adds a user pays nothing for it; to
+# the right every user costs time.
 #
-# The rate of a systolic array is rows x columns x 2 FLOP x clock. Trainium2 and Trainium3 have the same 128 x 128 BF16 array
-# at the same clock; Trainium3's MX array has 512 rows, where Trainium2 feeds its 128 rows with two FP8 values at a time
-# (`double_row`, a contraction of 256). Trainium3 has that mode too, and no other instruction for plain FP8.
+# Real code overlaps reading and multiplying only in part. If it did not overlap them at all, the times would add up, and the sum is at
+# most twice the roofline. Every time of this model lies between these two bounds, by an overlap $o$ from 0 to 1:
+#
+# $$t = o\,\max(t_c, t_m) + (1-o)\,(t_c + t_m).$$
+#
+# ## A whole decode step
+#
+# A decode step does not read weights alone. It also reads each sequence's *KV cache*, the stored keys and values of all earlier tokens.
+# No other sequence uses these bytes, so a larger batch does not raise their intensity. The call below asks for the step of
+# Llama-3.3-70B on one Trainium3 chip, from one sequence to as many as fit in its memory.
 
 # %%
-arrays = tables.arrays(GENERATIONS)
-charts.table(
-    arrays, caption="TensorE from its array and clock, against the printed peak of one NeuronCore", download="arrays"
+step = tm.decode_step(
+    "llama-3.3-70b",
+    "trn3-nl32x2-pcie160",
+    tm.Mapping(tp=4, lnc=2),  # the four logical cores of one chip
+    batch=2.0 ** np.arange(11),
+    context=np.array([[128], [1024], [4096]]),
+    precision="mxfp8",
 )
+steps = step.to_frame().query("valid")
 
 # %%
-charts.bars(
-    peaks,
-    x="chip",
-    y="peak_flop_per_s",
-    color="dtype",
-    caption=f"{still} stood still, MXFP8 grew {blocks:.1f} times",
-    under=f"from {before} to {last}, MXFP8 over {before}'s FP8{charts.ours(guessed)}",
+steps["intensity_flop_per_byte"] = steps.work_flop_per_rank / steps.moved_bytes_per_rank
+steps["line"] = steps.tokens.map("{:,.0f} tokens of context".format)
+lone = pd.DataFrame({"batch": 2.0 ** np.arange(11), "line": "weights alone"})
+lone["intensity_flop_per_byte"] = 2 * lone.batch / tables.stored_bytes("mxfp8")
+trainium3 = tm.chip("trainium3")
+corner = lone.assign(line="ridge point of Trainium3")
+corner["intensity_flop_per_byte"] = float(
+    tm.roofline.ridge_point_flop_per_byte(trainium3.peak("mxfp8"), trainium3.hbm_bytes_per_s)
 )
 
 # %% tags=["hide-input"]
-heads = load.facts_rows()["trainium3/peak_flop_per_s:fp8/ah-trainium3"]
-Markdown(
-    f"**Plain FP8 on {last} is {format_quantity(roofs.fp8[last], 'FLOP/s')}, twice BF16, by our reckoning.** AWS's page prints "
-    f"{heads.value_printed} {heads.unit_printed} in a row headed FP8 ({ledger.cited(heads.source)}), to stand beside {before}'s. Its "
-    f"page of the core and its kernel guide give that rate to MXFP8 and MXFP4 alone, and the one instruction for plain FP8 "
-    f"doubles BF16. Code that multiplies plain FP8 without `double_row` runs at the rate of BF16."
+charts.lines(
+    pd.concat([corner, lone, steps]).drop(columns=["basis"]),
+    x="batch",
+    y="intensity_flop_per_byte",
+    color="line",
+    log_x=True,
+    log_y=True,
+    caption="Context keeps decode below the ridge",
+    under="Llama-3.3-70B in MXFP8 on one chip; a line ends where its KV cache fills the memory",
 )
 
 # %% [markdown]
-# ## Ridge points: how much reuse a chip demands
+# With a short context the line follows $2B/w$ and crosses the ridge. With a longer one it bends away, and it ends before the ridge,
+# because the cache has filled the chip's memory. This is why long contexts want bandwidth and capacity more than peak.
+#
+# ## Our line of the running case
+#
+# The case serves each model with an 8-bit format, so its line in this chapter is the chip's peak in that format. `tm.plan` finds the
+# deployment, and its decode step says where it stands under that peak. The cell holds the peak against the strip above.
 
 # %%
-everyone = common.peaks([*GENERATIONS, *comparators], ["bf16", "mxfp8", "fp8"])
+line = case.LINES[0]
+rows = []
+for model in case.PROMISES:
+    for system in case.SYSTEMS:
+        best = tm.plan(model, case.request(model), systems=system).best
+        rows.append(tables.on_the_roofline(best))
+        assert rows[-1]["peak_flop_per_s"] == case.value(line, model, system)
+
+# %%
+on_the_roofline = pd.DataFrame(rows)
+on_the_roofline["ridge_flop_per_byte"] = tm.roofline.ridge_point_flop_per_byte(
+    on_the_roofline.peak_flop_per_s, on_the_roofline.hbm_bytes_per_s
+)
+assert (on_the_roofline.intensity_flop_per_byte < on_the_roofline.ridge_flop_per_byte).all()
+charts.table(
+    on_the_roofline.drop(columns="hbm_bytes_per_s"),
+    caption="Each decode step of the case lies left of the ridge",
+    download="case-on-the-roofline",
+)
+
+# %% [markdown]
+# The dense model serves few sequences per chip, yet its intensity is higher than its batch suggests. It uses *speculative decoding*: a
+# small model drafts tokens, and the large one checks all drafts of a sequence in one step, so each weight is used several times. The
+# mixture of experts needs a far larger batch, because each expert sees only the tokens that are routed to it.
+#
+# ## How do chips compare?
+#
+# The ridge point is a demand: it says how often software must reuse each byte before the peak counts. A high ridge is not a virtue. It
+# means that a chip has much arithmetic for its bandwidth.
+
+# %%
+ridges = common.peaks([*GENERATIONS, *comparators], ["bf16", "mxfp8", "fp8"])
+by_division = tm.roofline.ridge_point_flop_per_byte(ridges.peak_flop_per_s, ridges.hbm_bytes_per_s)
+assert np.allclose(ridges.ridge_flop_per_byte, by_division)
+
+# %% tags=["hide-input"]
 charts.ranges(
-    everyone,
+    ridges,
     x="ridge_flop_per_byte",
     y="chip",
     color="dtype",
-    caption="Trainium3's MXFP8 demands more than twice its BF16's reuse",
-    under="in BF16 it demands less than Trainium2; a bar is what sources leave open"
-    + charts.ours((everyone.chip + " " + everyone["dtype"].str.upper())[everyone.estimate]),
+    caption="Trainium3 asks for least reuse in BF16",
+    under="a bar spans what sources leave open; hollow is our estimate",
 )
 
 # %% [markdown]
-# A bar is the pair that remains where sources disagree on peak or bandwidth and nothing decides.
+# In BF16 Trainium3 has almost the peak of Trainium2 and much more bandwidth, so its ridge moved left. In MXFP8, an 8-bit format whose
+# blocks of 32 values share a scale, its peak nearly doubled over Trainium2's FP8. The reason lies in the array. TensorE, the matrix engine of
+# a core, multiplies with $r$ rows and $c$ columns at a clock of $f$, and a chip has $n$ cores:
+#
+# $$P_0 = 2\,r\,c\,f\,n.$$
+#
+# Array and clock for BF16 are the same on both chips. For MXFP8, Trainium3 feeds four values where BF16 feeds one. The table holds the
+# formula against the peak that AWS prints for one core.
 
 # %%
-charts.table(everyone, caption="Peaks, bandwidths and ridge points", download="ridge-points")
+arrays = tables.arrays(GENERATIONS)
+charts.table(arrays, caption="TensorE in BF16: array times clock, and the printed peak", download="arrays")
 
 # %% [markdown]
-# ## Several ceilings at once
+# ## Does a smaller format help?
 #
-# HBM is not the only thing that a byte passes. A large matrix multiply reads each operand tile from HBM once per block, from
-# SBUF once per tile, and moves it by DMA; a sharded one also sends part of its result over the links. Each level has an
-# intensity of its own, and the lowest ceiling bounds. For a square matrix multiply of side $N$, blocked to fit SBUF:
-
-# %%
-ceilings = tables.matmul_ceilings(chip, dtype, np.geomspace(256, 32_768, 57))
-levels = ceilings.pivot(index="side", columns="level", values="ceiling_flop_per_s")
-narrow, full = levels.idxmin(axis=1), levels.index[levels.compute <= levels.min(axis=1)]
-charts.lines(
-    ceilings,
-    x="side",
-    y="ceiling_flop_per_s",
-    color="level",
-    log_x=True,
-    log_y=True,
-    caption=f"The array bounds from side {full[0]:,.0f} on"
-    if len(full)
-    else f"{narrow.iloc[-1]} bounds even a side of {levels.index[-1]:,.0f}",
-    under=f"a square matrix multiply in {dtype.upper()} on {spec.name}; the smallest is bounded by {narrow.iloc[0]}",
-)
-
-# %% [markdown]
-# ## W4A8: four bits in HBM, eight bits in TensorE
+# A smaller format helps twice, in different places. Fewer bytes per weight speed up everything left of the ridge. A higher peak helps
+# only right of it. Counted in sequences, the batch at which decode reaches the ridge is
 #
-# MXFP4 storage with MXFP8 compute halves the bytes of a weight (4.25 against 8.25 bits, block scales included) without
-# changing the peak, so a memory-bound decode runs nearly twice as fast, and its ridge, counted in sequences of the batch,
-# moves to the left.
+# $$B^* = \frac{w}{2}\, I^* = \frac{w\,P_0}{2\,b}.$$
+#
+# W4A8 stores weights in four bits (MXFP4) and multiplies them in eight.
 
 # %%
 formats = tables.weight_formats(chip, ["bf16", "fp8", "mxfp8", "w4a8"])
-charts.bars(
-    formats.drop(columns="estimate"),  # the peak does not enter
-    x="precision",
-    y="speed_over_bf16",
-    caption="Each halving of the storage doubles the weights streamed",
-    under=f"from HBM by {spec.name}, over BF16",
-) if len(formats) > 1 else Markdown(f"Of these formats {spec.name} computes in one alone, so that none streams faster.")
-
-# %%
-charts.table(
-    formats,
-    caption="Weight formats: bytes, rate, and the batch at which compute takes over"
-    + charts.ours(formats["compute"].str.upper()[formats.estimate]),
-    download="formats",
-)
+at_ridge = tm.roofline.ridge_point_flop_per_byte(formats.peak_flop_per_s, spec.hbm_bytes_per_s)
+formats["batch_at_ridge"] = at_ridge * formats.bytes_per_weight / 2
+charts.table(formats, caption="Weights per second from HBM, and the batch at the ridge", download="formats")
 
 # %% [markdown]
-# **Structured sparsity** is printed as a peak of its own. It holds for weights that have the 4:16 (or similar) pattern and is
-# off in every figure of this book unless a caller asks for it: `chip.peak("bf16", sparse=True)`.
-
-# %%
-sparse = common.peaks(GENERATIONS[1:], ["bf16"], sparse=True)
-charts.table(sparse, caption="Structured-sparse peaks as printed, never the default", download="sparse-peaks")
-
-# %% [markdown]
-# ## What one logical device sees
+# ## Check against numbers that are not ours
 #
-# PyTorch sees logical NeuronCores. At LNC=1 each of Trainium3's eight cores is a device, at LNC=2 two are one; a whole chip as
-# one device (LNC=8) is announced, and no SDK of today allows it. Two cores reach one bank of HBM: at LNC=1 each device may take what
-# the other leaves.
+# **Measured kernels.** If the roofline is a true bound, no kernel can run in less time than it allows. Two groups measured kernels together with
+# the bytes that their profiler counted: SemiAnalysis ran matrix products on two cores of Trainium3, and the NKIBench of AccelOpt ran on one
+# core of Trainium1. We give each core its part of the chip's peak and bandwidth.
 
 # %%
-devices = common.logical_cores(["trainium3"]).set_index("lnc")
-share = {lnc: format_quantity(devices.hbm_bytes[lnc], "B") for lnc in (1, 2)}
-Markdown(f"So a device of Trainium3 has {share[2]} at LNC=2 and a share of {share[1]} at LNC=1; chapter 3 shows both.")
-
-# %% [markdown]
-# ## Where the sources disagree
-#
-# Nothing is averaged away: the older Trn1 page prints 210 BF16 TFLOPS, the newer pages 190; both rows stay in `tm.facts()`
-# with the reason for the choice. What is left open is carried as a low/high pair.
-
-# %%
-shown = list(dict.fromkeys([*GENERATIONS, spec.id, *(tm.chip(name).id for name in comparators)]))
-charts.table(tables.rulings(shown), caption="Peaks and memory on which sources disagree", download="rulings")
+kernels = printed.measured_kernels()
+rates = kernels.peak_flop_per_s, kernels.hbm_bytes_per_s
+kernels["roofline_s"] = tm.roofline.time_s(kernels.work_flop, kernels.moved_bytes, *rates, overlap=1)
+kernels["time_over_roofline"] = kernels.measured_s / kernels.roofline_s
+assert (kernels.time_over_roofline > 1).all()
 
 # %% tags=["hide-input"]
-bare, unreached = tm.chip("trainium1"), load.fact_in_force("trainium1", "printed_peak_op_per_s", "int8")[0]
-listed = [one for one in map(tm.chip, shown) if "hbm_bytes" not in one.estimates]
-lists = [f"{one.name} {format_quantity(one.hbm_bytes, 'B', 4)}" for one in listed]
-Markdown(
-    f"**Memory is what the device lists**, for every chip of which a listing was found: {', '.join(lists)}. A GB on a data sheet "
-    f"is a trade name, mostly of a GiB. **A peak is one that an instruction reaches**: the {unreached.value_printed} INT8 {unreached.unit_printed} "
-    f"that AWS prints for {bare.name} ({ledger.cited(unreached.source)}) are kept as printed and are no peak of it here, for "
-    f"no documented instruction of its cores multiplies INT8."
-)
-
-# %% tags=["hide-output"]
-charts.table(
-    tables.disagreements(shown, ["peak_flop_per_s", "printed_peak_op_per_s", "hbm_bytes_per_s", "hbm_bytes"]),
-    caption="The same, row by row, as each source prints it",
-    download="disagreements",
-    file_only=True,
+charts.scatter(
+    kernels,
+    x="roofline_s",
+    y="measured_s",
+    color="chip",
+    label="kernel",
+    caption="No measured kernel beats its roofline",
+    under="the line is the roofline; a point above it took longer",
 )
 
 # %% [markdown]
-# ## Check: numbers that are not ours
+# Every point lies above the line, so the bound holds. The tuned products on Trainium3 come close to it. The kernels on Trainium1 mix
+# matrix products with other work, and some take several times as long. The roofline is a limit, not a prediction; the next chapter predicts.
 #
-# **Printed totals.** AWS prints instance and UltraServer totals; chips x our chip value must give them.
+# **Printed totals.** AWS also prints peaks, memory and bandwidth for whole instances. Chips times our value per chip must give them.
 
 # %%
 totals = printed.printed_totals()
-named = tables.with_units(totals)
-charts.table(named, caption="Chips x per-chip value against the printed total", download="totals")
-
-# %% tags=["hide-input"]
-apart = named[totals.difference.abs() > 0.01]
-by_size = [
-    f"{quantity} {difference:+.1%} on {', '.join(dict.fromkeys(rows.system))} ({', '.join(dict.fromkeys(rows.source))})"
-    for (quantity, difference), rows in apart.groupby(["quantity", apart.difference.round(3)])
-]
-Markdown(
-    f"{len(totals) - len(apart)} of {len(totals)} printed totals agree within 1 %. The others: {'; '.join(by_size) or 'none'}. "
-    "GiB for GB explains 7 %; the table of decisions above has the rest."
-)
-
-# %% [markdown]
-# **Measured.** A roof that nobody reaches is a marketing figure. What large matrix multiplies reached, as a share of the peak:
+apart = tables.with_units(totals)[totals.difference.abs() > 0.01]
+f"{len(totals) - len(apart)} of {len(totals)} printed totals agree within one percent"
 
 # %%
-reached = printed.measured_share_of_peak()
-charts.table(reached, caption="Measured matrix multiplies against the peak of the same scope", download="measured")
-
-# %% tags=["hide-input"]
-Markdown(
-    f"The best tuned kernels reach {reached.share_of_peak.max():.0%} of the peak, the median row "
-    f"{reached.share_of_peak.median():.0%}: the roofline is a bound, not a prediction. Chapter 2 predicts."
-)
+charts.table(apart, caption="The totals that differ", download="totals-that-differ")
 
 # %% [markdown]
+# The differences are one disagreement, not several: AWS prints the bandwidth of the first generation's instances in GiB/s where other pages
+# have GB/s for the same digits. We use the smaller reading.
+#
 # ## What moves the answer
 #
-# * **Batch and reuse.** Intensity is the one axis that software chooses.
-# * **The HBM figure.** Where AWS prints two bandwidths for one chip, as for Trainium3, every memory-bound time carries the
-#   pair; the table of disagreements above says who printed which.
-# * **The storage format**, by the ratio of bits; **the compute format** only right of the ridge.
+# * **Reuse** is the one axis that software chooses: a larger batch, speculative decoding, larger tiles.
+# * **Bandwidth** moves every time left of the ridge. Where AWS prints two values for a chip, we carry both.
+# * **The format of the weights** moves time left of the ridge by the ratio of the bytes. The format of the arithmetic counts only right of it.
+# * **Sparsity** is never assumed here. AWS prints higher peaks for weights with a fixed pattern of zeros, and `chip.peak("bf16", sparse=True)`
+#   returns them.
 #
 # ## What is left out
 #
-# Tiles that do not fill the array, engines other than TensorE, DMA efficiency and start-up, the clock ramp, achieved (not
-# peak) HBM bandwidth: chapters 2 and 3. Links and collectives: chapters 4 to 7.
+# Tiles that do not fill the array, engines other than TensorE, and the clock's ramp: chapter 2. The bandwidth that DMA engines reach, and
+# what one logical core sees of the memory: chapter 3. Links between chips: chapters 4 to 7. The inputs and outputs of the matrix in the first
+# chart, which are small while the batch is much smaller than the matrix.
 
 # %% [markdown]
 # ```{admonition} Takeaway
 # :class: tip
-# Compare chips by ridge point and bandwidth before you compare peaks: decode lives left of every ridge, where only bytes
-# count.
+# Count how often your program uses each byte before you compare peaks. Left of the ridge only bytes count, and decode lives there.
 # ```
 
 # %% [markdown]
@@ -363,8 +371,7 @@ Markdown(
 #
 # ```{admonition} Answer
 # :class: dropdown
-# Intensity of decode is about the batch (two FLOP a weight and sequence, two bytes a weight), so the batch equals the ridge
-# point: 190/0.82 = 232.
+# The intensity of BF16 decode is the batch, so the batch equals the ridge point: $190/0.82 = 232$.
 # ```
 #
 # **2.** Trainium3 has 3.8 times Trainium2's BF16 rate in MXFP8. How much faster is a decode step that is memory-bound in both,
@@ -372,22 +379,50 @@ Markdown(
 #
 # ```{admonition} Answer
 # :class: dropdown
-# Bytes per weight fall from 2 to 8.25/8 = 1.03, bandwidth rises from 2.9 to 4.9 TB/s: 2/1.03 x 4.9/2.9 = 3.3 times. The peak
-# does not enter.
+# A weight shrinks from 2 bytes to $8.25/8 = 1.03$ bytes, because 32 weights share a scale of eight bits. Bandwidth rises from 2.9 to
+# 4.9 TB/s. Together that is $2/1.03 \times 4.9/2.9 = 3.3$ times. The peak does not enter.
 # ```
 #
 # **3.** With no overlap at all, how far above the roofline can a time be, and where?
 #
 # ```{admonition} Answer
 # :class: dropdown
-# max <= sum <= 2 max, with equality on the right at the ridge point, where both times are the same.
+# The sum of two times is at most twice the larger one, and exactly twice where they are equal. That is the ridge point.
 # ```
+
+# %% [markdown]
+# ## Evidence
+#
+# ```{admonition} Which peaks and bandwidths are disputed?
+# :class: dropdown
+# * **Trainium1, BF16.** An older page of AWS prints 210 TFLOP/s, the newer ones print 190. We use the newer value.
+# * **Trainium1, INT8.** AWS prints a rate, but no documented instruction of its cores multiplies INT8. It is kept as printed and is no peak here.
+# * **Trainium3, plain FP8.** AWS prints the MXFP8 rate in a row headed FP8. Its page of the core and its kernel guide give that rate to the MX
+#   formats alone, and the one instruction for plain FP8 doubles BF16. So plain FP8 counts as twice BF16, and it is marked as our estimate.
+# * **GB or GiB.** Capacity is what the device lists, wherever a listing was found.
+# ```
+
+# %% tags=["hide-input"]
+shown = list(dict.fromkeys([*GENERATIONS, spec.id, *(tm.chip(name).id for name in comparators)]))
+charts.table(tables.rulings(shown), caption="Every ruling, with its reason", download="rulings", file_only=True)
+
+# %% tags=["hide-input"]
+about = ["peak_flop_per_s", "printed_peak_op_per_s", "hbm_bytes_per_s", "hbm_bytes"]
+disputed = tables.disagreements(shown, about)
+charts.table(disputed, caption="The same, row by row, as each source prints it", download="disputed", file_only=True)
+
+# %% tags=["hide-input"]
+columns = ["kernel", "chip", "cores", "roofline_s", "measured_s", "time_over_roofline", "source"]
+charts.table(kernels[columns], caption="Measured kernels on their roofline", download="kernels", file_only=True)
+
+# %% tags=["hide-input"]
+shares = printed.measured_share_of_peak()
+charts.table(shares, caption="Published shares of the peak", download="published-shares", file_only=True)
 
 # %% [markdown]
 # ## Sources
 
 # %% tags=["hide-input"]
 used = tm.facts()
-about = used.quantity.isin(["peak_flop_per_s", "printed_peak_op_per_s", "hbm_bytes_per_s", "hbm_bytes"])
-used = used[about & used.entity.isin(shown)]
+used = used[used.quantity.isin(about) & used.entity.isin(shown)]
 charts.table(common.bibliography(used.source), caption="Sources of the figures in this chapter", download="sources")

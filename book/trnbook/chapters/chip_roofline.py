@@ -1,46 +1,84 @@
-"""Tables that compare chips: rooflines, arrays, formats of weights, ceilings of a multiply, and disputed facts."""
+"""Tables and the drawing of the chapter on what limits a chip: arrays, formats of weights, disputed facts, and reuse."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
 from trnbook.chapters import common
+from trnbook.drawings.svg import Drawing, arrow, path, rect, text
 from trnbook.shared.ledger import shortened
-from trnmodel.arguments import chosen, listed, numbers
+from trnmodel.arguments import TINY, listed, number
 from trnmodel.catalog import load
-from trnmodel.catalog.specs import Chip, Engine, Precision
-from trnmodel.formulas import roofline
+from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.result import tidy
+from trnmodel.search.choice import Choice
 from trnmodel.units import format_quantity
 
 _PEAKS = ("peak_flop_per_s", "sparse_peak_flop_per_s", "hbm_bytes", "hbm_bytes_per_s")
+_USES, _SIDE = (1, 16, 64, 256), 9.0  # sequences of the frames of a drawing, and pixels from use to use
+_LONGEST = 560.0  # bar of a drawing [px]
 
 
-def rooflines(chips: Iterable[str | Chip], dtypes: Iterable[str], intensity_flop_per_byte: ArrayLike) -> pd.DataFrame:
-    """Return the attainable rate over arithmetic intensity, per chip and compute dtype with a printed peak.
-
-    Returns
-    -------
-    table : pandas.DataFrame
-        chip, dtype, intensity_flop_per_byte, attainable_flop_per_s, bound ("memory" or "compute"), estimate.
+def answer(chip: Chip, dtype: str, ridge_flop_per_byte: float, comparators: Iterable[str]) -> str:
+    """Return the card that opens the chapter, with the lowest and the highest comparator, and how sure it is.
 
     Examples
     --------
-    >>> rooflines(["trainium2"], ["bf16"], [1.0, 1000.0]).bound.tolist()
-    ['memory', 'compute']
+    >>> print(answer(load.chip("trainium2"), "bf16", 230.0, ["h100"]).splitlines()[0])
+    > **230 FLOP/byte** (ideal): below this arithmetic intensity Trainium2 waits for its memory in BF16.
     """
-    intensity, rows = np.atleast_1d(numbers("intensity_flop_per_byte", intensity_flop_per_byte)), []
-    for chip, dtype in common.with_peak(chips, dtypes):
-        rate = roofline.attainable_flop_per_s(intensity, chip.peak(dtype), chip.hbm_bytes_per_s)
-        bound = np.where(rate < chip.peak(dtype), "memory", "compute")
-        columns = {"intensity_flop_per_byte": intensity, "attainable_flop_per_s": rate, "bound": bound}
-        estimate = f"peak_flop_per_s[{dtype}]" in chip.estimates
-        rows.append({"chip": chip.name, "dtype": dtype, **columns, "estimate": estimate})
-    return tidy(rows)
+    low, high = chip.range(f"peak_flop_per_s[{dtype}]")
+    slow, fast = chip.range("hbm_bytes_per_s")
+    known = [name for name in comparators if dtype in load.chip(name).peak_flop_per_s]
+    rivals = common.peaks(known, [dtype]).sort_values("ridge_flop_per_byte", kind="stable") if known else None
+    named = {} if rivals is None else dict(zip(rivals.chip, rivals.ridge_flop_per_byte, strict=True))
+    ends = dict.fromkeys([*list(named)[:1], *list(named)[-1:]])
+    ours = f"peak_flop_per_s[{dtype}]" in chip.estimates
+    return common.card(
+        f"{ridge_flop_per_byte:,.0f} FLOP/byte",
+        f"below this arithmetic intensity {chip.name} waits for its memory in {dtype.upper()}",
+        mark="ideal",
+        rival=" and ".join(f"{name} {named[name]:,.0f}" for name in ends),
+        rank="In comparison",
+        alone="" if named else f"no comparator has a peak in {dtype.upper()}",
+        proof="Check against numbers that are not ours",
+        more=f"**How sure?** It is arithmetic on {'our estimate of the peak' if ours else 'the peak'} and on the bandwidth "
+        f"that the vendor prints; disagreements between sources move it by at most {high / low * fast / slow - 1:.0%}.",
+    )
+
+
+def stored_bytes(dtype: str) -> float:
+    """Return the bytes that a value of a format takes in memory, its part of a shared scale included.
+
+    Examples
+    --------
+    >>> stored_bytes("bf16"), stored_bytes("mxfp8")
+    (2.0, 1.03125)
+    """
+    return float(load.dtypes()[dtype])
+
+
+def on_the_roofline(best: Choice) -> dict:
+    """Return a plan's decode step as a row: its mapping in short, its intensity, and the ridge point of its chip.
+
+    Examples
+    --------
+    >>> from trnbook.shared import case
+    >>> on_the_roofline(case.choice("deepseek-v3", "trn2.48xlarge"))["sequences"]
+    16
+    """
+    step, chip = best.step, best.system.chip
+    return {
+        "model": step.model,
+        "system": best.system.id,
+        "sequences": int(step.batch),
+        "compute": step.precision.compute,
+        "peak_flop_per_s": chip.peak(step.precision.compute),
+        "hbm_bytes_per_s": chip.hbm_bytes_per_s,
+        "intensity_flop_per_byte": float(step.work_flop_per_rank / step.moved_bytes_per_rank),
+    }
 
 
 def arrays(chips: Iterable[str | Chip]) -> pd.DataFrame:
@@ -73,10 +111,9 @@ def arrays(chips: Iterable[str | Chip]) -> pd.DataFrame:
 
 
 def weight_formats(chip: str | Chip, precisions: Iterable[str | Precision]) -> pd.DataFrame:
-    """Return what a weight format means for decode: bytes per weight, weights/s, batch at the ridge point.
+    """Return how a chip stores and multiplies weights in a format: bytes per weight, peak, weights/s from HBM.
 
-    The batch at the ridge is where 2 FLOP per weight and sequence take as long as reading the weight once. A format
-    whose compute dtype has no printed peak on the chip is left out.
+    A format whose compute dtype has no peak on the chip is left out.
 
     Examples
     --------
@@ -89,70 +126,90 @@ def weight_formats(chip: str | Chip, precisions: Iterable[str | Precision]) -> p
         if precision.compute not in chip.peak_flop_per_s:
             continue
         stored = precision.storage_bytes("weights")
-        ridge = roofline.ridge_point_flop_per_byte(chip.peak(precision.compute), chip.hbm_bytes_per_s)
         rows.append(
             {
                 "precision": precision.name,
                 "storage": precision.weights,
                 "compute": precision.compute,
                 "bytes_per_weight": stored,
+                "peak_flop_per_s": chip.peak(precision.compute),
                 "weights_per_s": chip.hbm_bytes_per_s / stored,
                 "speed_over_bf16": load.dtypes()["bf16"] / stored,
-                "batch_at_ridge": float(ridge) * stored / 2,
                 "estimate": f"peak_flop_per_s[{precision.compute}]" in chip.estimates,
             }
         )
     return tidy(rows)
 
 
-def matmul_ceilings(chip: str | Chip, dtype: str, side: ArrayLike) -> pd.DataFrame:
-    """Return the ceilings of a square matrix multiply spread over the cores of a chip, level by level.
-
-    Each core multiplies its share of the rows by the whole other operand. HBM and DMA carry the traffic of blocks of
-    which three fill SBUF; SBUF feeds TensorE full tiles; the link brings one operand from the neighbours. A chip
-    without NeuronCores shows its HBM at perfect reuse.
+def reuse(chip: str, bytes_per_weight: float, batch_at_ridge: float) -> Drawing:
+    """Return the drawing of one weight that is read once and multiplied for every sequence of a batch.
 
     Parameters
     ----------
-    chip : str or Chip
-        The chip.
-    dtype : str
-        Compute and storage dtype.
-    side : array_like
-        Rows, columns and depth of the multiply, N. [-]
+    chip : str
+        Name of the chip. [-]
+    bytes_per_weight : float
+        Bytes that a weight takes in HBM. [B]
+    batch_at_ridge : float
+        Sequences for which multiplying takes as long as reading. [-]
 
     Returns
     -------
-    table : pandas.DataFrame
-        side, level ("compute", "HBM", "SBUF", "DMA", "link"), ceiling_flop_per_s.
+    drawing : Drawing
+        A frame for each of four batches. [-]
 
     Examples
     --------
-    >>> table = matmul_ceilings("trainium2", "bf16", [16384.0])
-    >>> table.sort_values("ceiling_flop_per_s", kind="stable").level.iloc[0]
-    'compute'
+    >>> list(reuse("Trainium2", 2.0, 230.0).frames)
+    ['1 sequence', '16 sequences', '64 sequences', '256 sequences']
     """
-    chip, n = load.chip(chip), np.atleast_1d(numbers("side", side, 1))
-    work, element = 2 * n**3, chosen("dtype", dtype, load.dtypes())
-    block = n
-    ceilings = {"compute": np.full_like(n, chip.peak(dtype))}
-    if chip.core:
-        block = np.minimum(n / np.sqrt(chip.cores), np.sqrt(chip.core.sbuf_bytes / (3 * element)))
-        ceilings["SBUF"] = np.full_like(n, chip.cores * _sbuf_ceiling(chip.core.tensor, dtype))
-    intensity = work / ((work / block + n**2) * element)
-    ceilings["HBM"] = intensity * chip.hbm_bytes_per_s
-    if chip.core:
-        ceilings["DMA"] = intensity * chip.cores * chip.core.dma_engines * chip.core.dma_engine_bytes_per_s
-    ceilings["link"] = work / (n**2 * element) * chip.scaleup_bytes_per_s_per_dir
-    return tidy({"side": n, "level": level, "ceiling_flop_per_s": rate} for level, rate in ceilings.items())
+    ridge = number("batch_at_ridge", batch_at_ridge, TINY)
+    read = _LONGEST / max(_USES[-1] / ridge, 1.0)
+
+    def frame(uses: int) -> list[str]:
+        ratio = uses / ridge
+        waits = "the engine waits for memory" if ratio < 1 else "memory waits for the engine"
+        return [
+            path(_squares(uses), accent="a"),
+            text(510, 30, f"{uses:,} x 2 FLOP", bold=True, accent="a"),
+            rect(140, 236, max(read * ratio, 1.5), 26, accent="a", radius=0),
+            text(140, 290, f"Multiplying takes {ratio:.2g} times as long as reading: {waits}.", anchor="start", size=14),
+        ]
+
+    marks = [
+        rect(20, 60, 120, 110, accent="b"),
+        text(80, 108, "HBM", bold=True),
+        text(80, 130, "one weight"),
+        text(262, 90, f"{bytes_per_weight:.3g} byte{'s' if bytes_per_weight != 1 else ''}", bold=True, accent="b"),
+        arrow(150, 115, 386, 115, accent="b", wide=3),
+        text(262, 142, "read once"),
+        rect(400, 40, 220, 156),
+        text(635, 112, "one square", anchor="start"),
+        text(635, 130, "per sequence", anchor="start"),
+        text(20, 223, "reading", anchor="start", accent="b"),
+        rect(140, 208, read, 22, accent="b", radius=0),
+        text(20, 254, "multiplying", anchor="start", accent="a"),
+    ]
+    frames = {f"{n} sequence{'s' if n > 1 else ''}": frame(n) for n in _USES}
+    return Drawing(
+        "reuse",
+        "A weight is read once and used for every sequence",
+        304,
+        marks,
+        frames,
+        note=f"Lengths of the two bars: times on {chip}.",
+        alt=f"HBM sends a weight once; the engine multiplies it once for each sequence. On {chip} both take as long at a "
+        f"batch of {ridge:,.0f}.",
+    )
 
 
-def _sbuf_ceiling(tensor: Engine, dtype: str) -> float:
-    """Rate at which SBUF feeds TensorE full tiles, moving and stationary operand once each, in FLOP/s."""
-    widths = tensor.elements_per_cycle
-    width = next(widths[key] for key in (dtype, "bf16", "input") if key in widths)
-    moving, stationary = tensor.max_moving_cols, tensor.max_stationary_cols
-    return 2 * stationary * moving / (moving + stationary) * width * tensor.clock_hz
+def _squares(uses: int) -> str:
+    """Return the path of one small square per use, in rows of 22."""
+    corners = (divmod(i, 22) for i in range(uses))
+    half = _SIDE - 2.5
+    return "".join(
+        f"M{410.5 + column * _SIDE:g} {50.5 + row * _SIDE:g}h{half:g}v{half:g}h-{half:g}z" for row, column in corners
+    )
 
 
 def with_units(totals: pd.DataFrame) -> pd.DataFrame:

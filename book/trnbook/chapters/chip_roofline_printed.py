@@ -1,14 +1,15 @@
-"""Compare chips with other people's figures: printed totals of instances, and measured shares of the peak."""
+"""Compare chips with other people's figures: printed totals of instances, measured kernels and shares of the peak."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from trnmodel.catalog import load, systems
-from trnmodel.evidence.rows import MEASURED, read_table
+from trnmodel.evidence.rows import MEASURED, PRODUCTS, read_table
+from trnmodel.units import US, MS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,3 +76,64 @@ def measured_share_of_peak() -> pd.DataFrame:
     share = rows.value.astype(float) / 100
     columns = {"kernel": rows.workload, "instance": rows.instance, "dtype": rows.precision, "share_of_peak": share}
     return pd.DataFrame(columns | {"source": rows.source, "note": rows.note}).reset_index(drop=True)
+
+
+def measured_kernels() -> pd.DataFrame:
+    """Return kernels whose time and HBM traffic others measured, with the peak and bandwidth of the cores they ran on.
+
+    Matrix products on two cores of Trainium3, and kernels of NKIBench on one core of Trainium1, whose FLOP are those
+    that its profiler counted. Cores have their part of the chip.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        kernel, chip, cores, work_flop, moved_bytes, peak_flop_per_s, hbm_bytes_per_s, measured_s, source.
+
+    Examples
+    --------
+    >>> measured_kernels().groupby("chip").size().to_dict()
+    {'Trainium1': 8, 'Trainium3': 37}
+    """
+    import pandas as pd
+
+    rows = [*_products(), *_benchmarks()]
+    return pd.DataFrame(rows)
+
+
+def _on_cores(chip: str, cores: float) -> dict:
+    """Return the part of a chip's BF16 peak and HBM bandwidth that some of its cores have."""
+    spec = load.chip(chip)
+    part = cores / spec.cores
+    columns = {"chip": spec.name, "cores": int(cores)}
+    return columns | {"peak_flop_per_s": spec.peak("bf16") * part, "hbm_bytes_per_s": spec.hbm_bytes_per_s * part}
+
+
+def _products() -> Iterator[dict]:
+    for row in read_table(PRODUCTS).itertuples():
+        m, k, n = int(row.m), int(row.k), int(row.n)
+        yield {
+            "kernel": f"{m:,} x {k:,} by {k:,} x {n:,}",
+            **_on_cores("trainium3", float(row.lnc)),
+            "work_flop": 2.0 * m * k * n,
+            "moved_bytes": float(row.hbm_read_bytes) + float(row.hbm_write_bytes),
+            "measured_s": float(row.time_us) * US,
+            "source": row.source,
+        }
+
+
+def _benchmarks() -> Iterator[dict]:
+    rows = read_table(MEASURED)
+    rows = rows[rows.workload.str.startswith("NKIBench")]
+    for (source, kernel), one in rows.groupby(["source", "workload"], sort=False):
+        values = dict(zip(one.metric, one.value.astype(float), strict=True))
+        if "silu" in kernel:
+            values.setdefault("hardware_flops", 0.0)  # it multiplies no matrices
+        if {"hbm_read_bytes", "hbm_write_bytes", "hardware_flops", "latency"} <= values.keys():
+            yield {
+                "kernel": kernel.removeprefix("NKIBench "),
+                **_on_cores("trainium1", 1.0),
+                "work_flop": values["hardware_flops"],
+                "moved_bytes": values["hbm_read_bytes"] + values["hbm_write_bytes"],
+                "measured_s": values["latency"] * MS,
+                "source": source,
+            }

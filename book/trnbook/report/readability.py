@@ -54,13 +54,22 @@ def calls_model(source: str) -> bool:
     --------
     >>> calls_model("step = tm.decode_step(m, s)"), calls_model("charts.bars(step)"), calls_model("a = (")
     (True, False, False)
+    >>> calls_model("t = tm.kernel.matmul(c, 8, 8, 8)"), calls_model("charts.roofline(peaks)")
+    (True, False)
     """
     try:
         tree = ast.parse(source)
     except SyntaxError:
         return False
     called = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
-    return any(isinstance(one, ast.Attribute) and one.attr in MODELS and not _of_charts(one) for one in called)
+    named = (one for one in called if isinstance(one, ast.Attribute))
+    return any(_of_module(one) or (one.attr in MODELS and not _of_charts(one)) for one in named)
+
+
+def _of_module(one: ast.Attribute) -> bool:
+    """Whether it is a function of `tm.kernel` or `tm.roofline`, which are modules."""
+    home = one.value
+    return isinstance(home, ast.Attribute) and home.attr in MODELS and ast.unparse(home.value) == "tm"
 
 
 def _of_charts(one: ast.Attribute) -> bool:
