@@ -1,4 +1,4 @@
-"""Tables and the drawing of the chapter on what limits a chip: arrays, formats of weights, disputed facts, and reuse."""
+"""Tables and the drawing of the chapter on what limits a chip: arrays, formats, disputed facts, and reuse."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from trnbook.chapters import common
+from trnbook.chapters import common, guard
 from trnbook.drawings.svg import Drawing, arrow, path, rect, text
 from trnbook.shared.ledger import shortened
 from trnmodel.arguments import TINY, listed, number
@@ -17,8 +17,23 @@ from trnmodel.search.choice import Choice
 from trnmodel.units import format_quantity
 
 _PEAKS = ("peak_flop_per_s", "sparse_peak_flop_per_s", "hbm_bytes", "hbm_bytes_per_s")
+FORMATS = ("bf16", "cfp8", "mxfp8", "fp8", "int8")  # of arithmetic, as the chapter prefers them
 _USES, _SIDE = (1, 16, 64, 256), 9.0  # sequences of the frames of a drawing, and pixels from use to use
 _LONGEST = 560.0  # bar of a drawing [px]
+
+
+def subject(chip: str | Chip) -> tuple[Chip, str, float]:
+    """Return a chip, the first of `FORMATS` in which it has a peak, and the bytes of a value in it.
+
+    Examples
+    --------
+    >>> subject("trainium3")[1:]
+    ('bf16', 2.0)
+    """
+    spec = load.chip(chip)
+    dtype = next((name for name in FORMATS if name in spec.peak_flop_per_s), "")
+    guard.need(dtype != "", f"chip = {spec.id!r} has no printed peak in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
+    return spec, dtype, stored_bytes(dtype)
 
 
 def answer(chip: Chip, dtype: str, ridge_flop_per_byte: float, comparators: Iterable[str]) -> str:
@@ -27,7 +42,7 @@ def answer(chip: Chip, dtype: str, ridge_flop_per_byte: float, comparators: Iter
     Examples
     --------
     >>> print(answer(load.chip("trainium2"), "bf16", 230.0, ["h100"]).splitlines()[0])
-    > **230 FLOP/byte** (ideal): below this arithmetic intensity Trainium2 waits for its memory in BF16.
+    > **230 FLOP/byte** (ideal): a BF16 program that does less work per byte it reads waits for the memory of Trainium2.
     """
     low, high = chip.range(f"peak_flop_per_s[{dtype}]")
     slow, fast = chip.range("hbm_bytes_per_s")
@@ -38,14 +53,14 @@ def answer(chip: Chip, dtype: str, ridge_flop_per_byte: float, comparators: Iter
     ours = f"peak_flop_per_s[{dtype}]" in chip.estimates
     return common.card(
         f"{ridge_flop_per_byte:,.0f} FLOP/byte",
-        f"below this arithmetic intensity {chip.name} waits for its memory in {dtype.upper()}",
+        f"a {dtype.upper()} program that does less work per byte it reads waits for the memory of {chip.name}",
         mark="ideal",
-        rival=" and ".join(f"{name} {named[name]:,.0f}" for name in ends),
+        rival=" to ".join(f"{named[name]:,.0f} ({name})" for name in ends) + " FLOP/byte" * bool(ends),
         rank="In comparison",
         alone="" if named else f"no comparator has a peak in {dtype.upper()}",
         proof="Check against numbers that are not ours",
-        more=f"**How sure?** It is arithmetic on {'our estimate of the peak' if ours else 'the peak'} and on the bandwidth "
-        f"that the vendor prints; disagreements between sources move it by at most {high / low * fast / slow - 1:.0%}.",
+        more=f"**How sure?** It is {'our estimate of the' if ours else 'the printed'} peak over the printed bandwidth. "
+        f"Disagreements between sources move it by at most {high / low * fast / slow - 1:.0%}.",
     )
 
 
@@ -71,7 +86,7 @@ def on_the_roofline(best: Choice) -> dict:
     """
     step, chip = best.step, best.system.chip
     return {
-        "model": step.model,
+        "model": best.question.model.id,
         "system": best.system.id,
         "sequences": int(step.batch),
         "compute": step.precision.compute,
@@ -134,7 +149,6 @@ def weight_formats(chip: str | Chip, precisions: Iterable[str | Precision]) -> p
                 "bytes_per_weight": stored,
                 "peak_flop_per_s": chip.peak(precision.compute),
                 "weights_per_s": chip.hbm_bytes_per_s / stored,
-                "speed_over_bf16": load.dtypes()["bf16"] / stored,
                 "estimate": f"peak_flop_per_s[{precision.compute}]" in chip.estimates,
             }
         )
@@ -173,7 +187,9 @@ def reuse(chip: str, bytes_per_weight: float, batch_at_ridge: float) -> Drawing:
             path(_squares(uses), accent="a"),
             text(510, 30, f"{uses:,} x 2 FLOP", bold=True, accent="a"),
             rect(140, 236, max(read * ratio, 1.5), 26, accent="a", radius=0),
-            text(140, 290, f"Multiplying takes {ratio:.2g} times as long as reading: {waits}.", anchor="start", size=14),
+            text(
+                140, 290, f"Multiplying takes {ratio:.2g} times as long as reading: {waits}.", anchor="start", size=14
+            ),
         ]
 
     marks = [
@@ -198,8 +214,8 @@ def reuse(chip: str, bytes_per_weight: float, batch_at_ridge: float) -> Drawing:
         marks,
         frames,
         note=f"Lengths of the two bars: times on {chip}.",
-        alt=f"HBM sends a weight once; the engine multiplies it once for each sequence. On {chip} both take as long at a "
-        f"batch of {ridge:,.0f}.",
+        alt=f"HBM sends a weight once; the engine multiplies it once for each sequence. On {chip} both take as long "
+        f"at a batch of {ridge:,.0f}.",
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from trnmodel.catalog import load, systems
 from trnmodel.evidence.rows import MEASURED, PRODUCTS, read_table
-from trnmodel.units import US, MS
+from trnmodel.units import MS, US
 
 if TYPE_CHECKING:
     import pandas as pd
