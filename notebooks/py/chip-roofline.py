@@ -46,7 +46,7 @@ charts.roofline(
     {"chip": spec.name, "dtype": dtype},
     marker=intensity_flop_per_byte,
     caption="Memory limits left of the ridge, arithmetic right of it",
-    under="the thick line is the chip that you choose; the slider moves your program",
+    under="decode lies to the left, a long prompt to the right; choose a chip, move the slider",
 )
 
 # %% [markdown]
@@ -76,7 +76,7 @@ case.table("chip-roofline")
 # reading never changes, and the bar of multiplying grows with the batch.
 
 # %% tags=["hide-input"]
-tables.reuse(spec.name, stored_bytes, ridge * stored_bytes / 2)
+tables.reuse(spec, stored_bytes, ridge * stored_bytes / 2)
 
 # %% [markdown]
 # The work done per byte is called the **arithmetic intensity** $I$. It belongs to the program, not to the chip:
@@ -123,9 +123,9 @@ assert f"{matrix_bytes / 1e6:.0f} MB, {read_s * 1e6:.0f} µs, {multiply_s * 1e6:
 assert round(read_s / multiply_s) == round(float(tm.roofline.ridge_point_flop_per_byte(667e12, 2.9e12))) == 230
 
 # %% [markdown]
-# The model is short enough to write down, and the library's function gives the same values. The cell of the table defines it for
-# the chip at the top of the page; change `peak` or `bandwidth` there and watch the ridge move. If reading and computing did not
-# overlap at all, their times would add up. The sum is at most twice the roofline, and real programs lie between the two.
+# The model is short enough to write down, and the library's function gives the same values. The code of the table below defines it; in
+# JupyterLab, change `peak` or `bandwidth` and watch the ridge move. If reading and computing did not overlap at all, their times
+# would add up. The sum is at most twice the roofline, and real programs lie between the two.
 
 
 # %%
@@ -133,8 +133,8 @@ def attainable(intensity, peak, bandwidth):
     return np.minimum(peak, intensity * bandwidth)
 
 
-batch = 4.0 ** np.arange(7)
-work, moved = 2 * batch * 8192**2, stored_bytes * 8192**2 * np.ones(7)
+batch = np.array([1, 16, 64, 256, 1024])
+work, moved = 2.0 * batch * 8192**2, stored_bytes * 8192**2 * np.ones(5)
 rate = attainable(work / moved, peak, bandwidth)
 assert np.allclose(rate, tm.roofline.attainable_flop_per_s(work / moved, peak, bandwidth))
 columns = {"batch": batch, "intensity_flop_per_byte": work / moved, "attainable_flop_per_s": rate}
@@ -178,9 +178,18 @@ charts.lines(
     under="Llama-3.3-70B in MXFP8 on one chip; a line ends at the largest batch that fits",
 )
 
+# %%
+prompt = tm.prefill(
+    "llama-3.3-70b", "trn3-nl32x2-pcie160", tm.Mapping(tp=4, lnc=2), input_tokens=4096, precision="mxfp8"
+)
+reached = float(prompt.work_flop_per_rank / prompt.moved_bytes_per_rank)
+Markdown(
+    f"The prefill of a prompt of 4,096 tokens reaches {reached:,.0f} FLOP per byte, far to the right of the ridge."
+)
+
 # %% [markdown]
 # With a short context the line follows $2B/w$ and crosses the ridge. With a longer one it bends away and ends below the ridge, because
-# the cache fills the memory first. Long contexts want bandwidth and capacity more than peak.
+# the cache fills the memory first. Long contexts need bandwidth and capacity more than peak.
 #
 # ## Our line of the running case
 #
@@ -195,7 +204,8 @@ for model in case.PROMISES:
         rows.append(tables.on_the_roofline(best))
         assert rows[-1]["peak_flop_per_s"] == case.value(case.LINES[0], model, system)
 placed = pd.DataFrame(rows)
-placed["ridge_flop_per_byte"] = tm.roofline.ridge_point_flop_per_byte(placed.peak_flop_per_s, placed.hbm_bytes_per_s)
+bandwidths = placed.pop("hbm_bytes_per_s")
+placed["ridge_flop_per_byte"] = tm.roofline.ridge_point_flop_per_byte(placed.peak_flop_per_s, bandwidths)
 assert (placed.intensity_flop_per_byte < placed.ridge_flop_per_byte).all()
 charts.table(placed, caption="Each decode step of the case lies left of the ridge", download="case-on-the-roofline")
 
@@ -224,20 +234,9 @@ charts.ranges(
 
 # %% [markdown]
 # In BF16 Trainium3 has almost the peak of Trainium2 and much more bandwidth, so its ridge moved left. In MXFP8, an 8-bit format whose
-# blocks of 32 values share a scale, its peak nearly doubled over Trainium2's FP8. The reason lies in TensorE, the matrix engine of a core.
-# It multiplies with $r$ rows and $c$ columns at a clock of $f$, and a chip has $n$ cores:
+# blocks of 32 values share a scale, its peak nearly doubled over Trainium2's FP8: for MXFP8 the matrix engine of a core takes four values
+# in the place of one. Chapter 2 derives both peaks from the array and its clock.
 #
-# $$P_0 = 2\,r\,c\,f\,n.$$
-#
-# Both chips have the same BF16 array and the same clock. For MXFP8, Trainium3 takes four values in the place of one. The download holds
-# this formula against the peak that AWS prints for one core; they agree within one percent.
-
-# %%
-arrays = tables.arrays(GENERATIONS)
-assert (arrays.difference.abs() < 0.01).all()
-charts.table(arrays, caption="Array times clock, and the printed peak", download="arrays", file_only=True)
-
-# %% [markdown]
 # ## Does a smaller format help?
 #
 # Fewer bytes per weight speed up everything left of the ridge. A higher peak helps only right of it. Counted in sequences, the batch at
@@ -245,8 +244,8 @@ charts.table(arrays, caption="Array times clock, and the printed peak", download
 #
 # $$B^* = \frac{w}{2}\, I^* = \frac{w\,P_0}{2\,b}.$$
 #
-# W4A8 stores weights in MXFP4, a format of four bits, and multiplies them in MXFP8. It reads twice as many weights per second as MXFP8
-# and needs half the batch.
+# W4A8 stores weights in MXFP4, a format of four bits, and multiplies them in MXFP8. It reads almost twice as many weights per
+# second as MXFP8 does, and it needs about half the batch.
 
 # %%
 formats = tables.weight_formats(chip, ["bf16", "fp8", "mxfp8", "w4a8"])
@@ -257,9 +256,9 @@ charts.table(formats, caption="Weights read per second, and the batch at the rid
 # %% [markdown]
 # ## Check against numbers that are not ours
 #
-# **Measured kernels.** If the roofline is a true bound, no kernel runs in less time than it allows. Two groups published kernels together with
-# the bytes that a profiler counted. SemiAnalysis ran matrix products on two cores of Trainium3, which test the flat part of the roof.
-# AccelOpt ran its NKIBench on one core of Trainium1, which tests both parts. We give each core its part of the chip's peak and bandwidth.
+# **Measured kernels.** If the roofline is a true bound, no kernel runs in less time than it allows. These are all
+# kernels we found whose time, work and bytes were published. Matrix products on two cores of Trainium3 test the flat part of the roof.
+# NKIBench on one core of Trainium1 tests both parts. We give each core its part of the chip's peak and bandwidth.
 
 # %%
 kernels = printed.measured_kernels()
@@ -278,10 +277,12 @@ charts.scatter(
 
 # %% [markdown]
 # Every point lies above the line, so the bound holds. Tuned products on Trainium3 come close to it. Kernels on Trainium1 mix products with
-# other work, and some take more than three times as long. A core that runs alone may draw more than its part of the bandwidth; its true bound
+# other work, and some take more than three times as long as the roofline. A core that runs alone may draw more than its part of the bandwidth; its true bound
 # would then lie lower still. The roofline is a limit and not a prediction. The next chapter predicts.
 #
-# **Printed totals.** AWS also prints peaks, memory and bandwidth for whole instances. Chips times our value per chip must give them.
+# **Printed totals.** AWS also prints peaks, memory and bandwidth for whole instances. The number of chips times our value per chip must
+# give the same. The exceptions are one disagreement: for the first generation, AWS prints the bandwidth of instances in GiB/s and that
+# of chips in GB/s, with the same digits. We use the smaller reading.
 
 # %%
 totals = printed.printed_totals()
@@ -289,22 +290,17 @@ agree = totals.difference.abs() < 0.01
 Markdown(f"{agree.sum()} of {len(totals)} printed totals agree with ours within one percent.")
 
 # %% [markdown]
-# The others are one disagreement. For the first generation, AWS prints the bandwidth of instances in GiB/s and that of chips in GB/s, with
-# the same digits. We use the smaller reading.
-#
-# ## What moves the answer
+# ## What moves the answer, and what is left out
 #
 # * **Reuse** is the one axis that software chooses: a larger batch, speculative decoding, larger tiles.
 # * **Bandwidth** moves every time left of the ridge. Where AWS prints two values for a chip, we carry both.
-# * **The format of the weights** moves time left of the ridge by the ratio of the bytes. The format of the arithmetic counts only right of it.
-# * **Sparsity** is never assumed here. AWS prints higher peaks for weights with a fixed pattern of zeros, and `chip.peak("bf16", sparse=True)`
+# * **Formats**: the bytes of a weight count left of the ridge, and the peak counts right of it.
+# * **Sparsity** is never assumed. AWS prints higher peaks for weights with a fixed pattern of zeros; `chip.peak("bf16", sparse=True)`
 #   returns them.
 #
-# ## What is left out
-#
-# Tiles that do not fill the array, engines other than TensorE, and the clock's ramp: chapter 2. The bandwidth that DMA engines reach, and
-# what one logical core sees of the memory: chapter 3. Links between chips: chapters 4 to 7. Inputs and outputs of
-# the matrix in the table of batches, which are small while the batch is much smaller than the matrix.
+# The roofline leaves out how well a core is used: tiles that do not fill the array, its other engines, and the clock's ramp (chapter 2).
+# It leaves out the bandwidth that is reached in practice (chapter 3) and the links between chips (Part *Rack and network*). The matrix of our
+# example also reads inputs and writes outputs, which are small while the batch is much smaller than its side.
 
 # %% [markdown]
 # ```{admonition} Takeaway
@@ -365,6 +361,11 @@ charts.table(kernels[columns], caption="Measured kernels and their roofline", do
 
 # %% tags=["hide-input"]
 charts.table(tables.with_units(totals), caption="Every printed total", download="totals", file_only=True)
+
+# %% tags=["hide-input"]
+arrays = tables.arrays(GENERATIONS)
+assert (arrays.difference.abs() < 0.01).all()
+charts.table(arrays, caption="Array times clock, and the printed peak", download="arrays", file_only=True)
 
 # %% tags=["hide-input"]
 shares = printed.measured_share_of_peak()

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 import pandas as pd
 
 from trnbook.chapters import common, guard
-from trnbook.drawings.svg import Drawing, arrow, path, rect, text
+from trnbook.drawings.chip import bold, label
+from trnbook.drawings.svg import Drawing, arrow, path, rect
 from trnbook.shared.ledger import shortened
 from trnmodel.arguments import TINY, listed, number
 from trnmodel.catalog import load
@@ -19,7 +20,7 @@ from trnmodel.units import format_quantity
 _PEAKS = ("peak_flop_per_s", "sparse_peak_flop_per_s", "hbm_bytes", "hbm_bytes_per_s")
 FORMATS = ("bf16", "cfp8", "mxfp8", "fp8", "int8")  # of arithmetic, as the chapter prefers them
 _USES, _SIDE = (1, 16, 64, 256), 9.0  # sequences of the frames of a drawing, and pixels from use to use
-_LONGEST = 560.0  # bar of a drawing [px]
+_LONGEST = 600.0  # bar of a drawing [px]
 
 
 def subject(chip: str | Chip) -> tuple[Chip, str, float]:
@@ -55,11 +56,12 @@ def answer(chip: Chip, dtype: str, ridge_flop_per_byte: float, comparators: Iter
         f"{ridge_flop_per_byte:,.0f} FLOP/byte",
         f"a {dtype.upper()} program that does less work per byte it reads waits for the memory of {chip.name}",
         mark="ideal",
-        rival=" to ".join(f"{named[name]:,.0f} ({name})" for name in ends) + " FLOP/byte" * bool(ends),
+        rival="from " * (len(ends) > 1) + " to ".join(f"{named[name]:,.0f} on {name}" for name in ends),
         rank="In comparison",
         alone="" if named else f"no comparator has a peak in {dtype.upper()}",
         proof="Check against numbers that are not ours",
-        more=f"**How sure?** It is {'our estimate of the' if ours else 'the printed'} peak over the printed bandwidth. "
+        more=f"**How sure?** It is {'our estimate of the' if ours else 'the printed'} peak over the printed bandwidth, "
+        "without losses of software. "
         f"Disagreements between sources move it by at most {high / low * fast / slow - 1:.0%}.",
     )
 
@@ -155,13 +157,13 @@ def weight_formats(chip: str | Chip, precisions: Iterable[str | Precision]) -> p
     return tidy(rows)
 
 
-def reuse(chip: str, bytes_per_weight: float, batch_at_ridge: float) -> Drawing:
+def reuse(chip: str | Chip, bytes_per_weight: float, batch_at_ridge: float) -> Drawing:
     """Return the drawing of one weight that is read once and multiplied for every sequence of a batch.
 
     Parameters
     ----------
-    chip : str
-        Name of the chip. [-]
+    chip : str or Chip
+        The chip, by id or object. [-]
     bytes_per_weight : float
         Bytes that a weight takes in HBM. [B]
     batch_at_ridge : float
@@ -174,57 +176,55 @@ def reuse(chip: str, bytes_per_weight: float, batch_at_ridge: float) -> Drawing:
 
     Examples
     --------
-    >>> list(reuse("Trainium2", 2.0, 230.0).frames)
+    >>> list(reuse("trainium2", 2.0, 230.0).frames)
     ['1 sequence', '16 sequences', '64 sequences', '256 sequences']
     """
-    ridge = number("batch_at_ridge", batch_at_ridge, TINY)
+    name = load.chip(chip).name
+    stored, ridge = number("bytes_per_weight", bytes_per_weight, TINY), number("batch_at_ridge", batch_at_ridge, TINY)
     read = _LONGEST / max(_USES[-1] / ridge, 1.0)
 
     def frame(uses: int) -> list[str]:
         ratio = uses / ridge
-        waits = "the engine waits for memory" if ratio < 1 else "memory waits for the engine"
+        waits = "the engine waits" if ratio < 1 else "HBM waits"
         return [
             path(_squares(uses), accent="a"),
-            text(510, 30, f"{uses:,} x 2 FLOP", bold=True, accent="a"),
-            rect(140, 236, max(read * ratio, 1.5), 26, accent="a", radius=0),
-            text(
-                140, 290, f"Multiplying takes {ratio:.2g} times as long as reading: {waits}.", anchor="start", size=14
-            ),
+            bold(606, 24, f"{uses:,} x 2 FLOP", accent="a"),
+            rect(150, 196, max(read * ratio, 1.5), 30, accent="a", radius=0),
+            label(150, 250, f"Multiplying takes {ratio:.2g} times as long as reading: {waits}.", anchor="start"),
         ]
 
+    size = f"{stored:.3g} byte{'s' if stored != 1 else ''}"
     marks = [
-        rect(20, 60, 120, 110, accent="b"),
-        text(80, 108, "HBM", bold=True),
-        text(80, 130, "one weight"),
-        text(262, 90, f"{bytes_per_weight:.3g} byte{'s' if bytes_per_weight != 1 else ''}", bold=True, accent="b"),
-        arrow(150, 115, 386, 115, accent="b", wide=3),
-        text(262, 142, "read once"),
-        rect(400, 40, 220, 156),
-        text(635, 112, "one square", anchor="start"),
-        text(635, 130, "per sequence", anchor="start"),
-        text(20, 223, "reading", anchor="start", accent="b"),
-        rect(140, 208, read, 22, accent="b", radius=0),
-        text(20, 254, "multiplying", anchor="start", accent="a"),
+        bold(75, 24, "HBM"),
+        rect(10, 36, 130, 100, accent="b"),
+        label(75, 92, "one weight"),
+        bold(290, 74, size, accent="b"),
+        arrow(150, 88, 444, 88, accent="b", wide=3),
+        label(290, 118, "read once"),
+        rect(456, 36, 300, 100),
+        bold(10, 181, "reading", anchor="start", accent="b"),
+        rect(150, 160, read, 30, accent="b", radius=0),
+        bold(10, 217, "multiplying", anchor="start", accent="a"),
     ]
     frames = {f"{n} sequence{'s' if n > 1 else ''}": frame(n) for n in _USES}
     return Drawing(
         "reuse",
         "A weight is read once and used for every sequence",
-        304,
+        264,
         marks,
         frames,
-        note=f"Lengths of the two bars: times on {chip}.",
-        alt=f"HBM sends a weight once; the engine multiplies it once for each sequence. On {chip} both take as long "
+        note=f"One square is one sequence; the bars are times on {name}.",
+        alt=f"HBM sends a weight once; the engine multiplies it once for each sequence. On {name} both take as long "
         f"at a batch of {ridge:,.0f}.",
     )
 
 
 def _squares(uses: int) -> str:
-    """Return the path of one small square per use, in rows of 22."""
-    corners = (divmod(i, 22) for i in range(uses))
+    """Return the path of one small square per use, in rows of 32."""
+    corners = (divmod(i, 32) for i in range(uses))
     half = _SIDE - 2.5
     return "".join(
-        f"M{410.5 + column * _SIDE:g} {50.5 + row * _SIDE:g}h{half:g}v{half:g}h-{half:g}z" for row, column in corners
+        f"M{464.5 + column * _SIDE:g} {46.5 + row * _SIDE:g}h{half:g}v{half:g}h-{half:g}z" for row, column in corners
     )
 
 
