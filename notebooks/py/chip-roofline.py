@@ -84,11 +84,11 @@ tables.reuse(spec, stored_bytes, ridge * stored_bytes / 2)
 # $$I = \frac{W}{Q}.$$
 #
 # $W$ is the work in FLOP, and $Q$ is the traffic in bytes between HBM and the cores. In decode, a batch of $B$ sequences does $2B$ operations
-# with each weight of $w$ bytes. In BF16 a weight takes two bytes, so the intensity is simply the batch:
+# with each weight of $w$ bytes:
 #
 # $$I_\text{decode} = \frac{2B}{w}.$$
 #
-# A product of two square matrices of side $N$ does $2N^3$ operations and moves three matrices of $N^2$ elements. Its intensity grows with
+# In BF16 a weight takes two bytes, so the intensity of decode is simply the batch. A product of two square matrices of side $N$ does $2N^3$ operations and moves three matrices of $N^2$ elements. Its intensity grows with
 # its side, which is why prefill and training can come near the peak:
 #
 # $$I_\text{square} = \frac{2N^3}{3N^2 w} = \frac{2N}{3w}.$$
@@ -178,6 +178,12 @@ charts.lines(
     under="Llama-3.3-70B in MXFP8 on one chip; a line ends at the largest batch that fits",
 )
 
+# %% [markdown]
+# With a short context the line follows $2B/w$ and crosses the ridge. With a longer one it bends away and ends below the ridge, because
+# the cache fills the memory first. Long contexts need bandwidth and capacity more than peak.
+#
+# Prefill is the opposite case. It uses each weight for all tokens of the prompt at once.
+
 # %%
 prompt = tm.prefill(
     "llama-3.3-70b", "trn3-nl32x2-pcie160", tm.Mapping(tp=4, lnc=2), input_tokens=4096, precision="mxfp8"
@@ -188,9 +194,6 @@ Markdown(
 )
 
 # %% [markdown]
-# With a short context the line follows $2B/w$ and crosses the ridge. With a longer one it bends away and ends below the ridge, because
-# the cache fills the memory first. Long contexts need bandwidth and capacity more than peak.
-#
 # ## Our line of the running case
 #
 # The case serves each model with an 8-bit format, so its line in this chapter is the chip's peak in that format. `tm.plan` finds the
@@ -235,7 +238,7 @@ charts.ranges(
 # %% [markdown]
 # In BF16 Trainium3 has almost the peak of Trainium2 and much more bandwidth, so its ridge moved left. In MXFP8, an 8-bit format whose
 # blocks of 32 values share a scale, its peak nearly doubled over Trainium2's FP8: for MXFP8 the matrix engine of a core takes four values
-# in the place of one. Chapter 2 derives both peaks from the array and its clock.
+# in the place of one.
 #
 # ## Does a smaller format help?
 #
@@ -305,7 +308,7 @@ Markdown(f"{agree.sum()} of {len(totals)} printed totals agree with ours within 
 # %% [markdown]
 # ```{admonition} Takeaway
 # :class: tip
-# Count how often your program uses each byte before you compare peaks. Left of the ridge only bytes count, and decode lives there.
+# Count how often your program uses each byte before you compare peaks. Left of the ridge only bytes count, and most decode is there.
 # ```
 
 # %% [markdown]
@@ -343,6 +346,8 @@ Markdown(f"{agree.sum()} of {len(totals)} printed totals agree with ours within 
 # * **Trainium1, INT8.** AWS prints a rate, but no documented instruction of its cores multiplies INT8. It is kept as printed and is no peak here.
 # * **Trainium3, plain FP8.** AWS prints the MXFP8 rate in a row headed FP8. Its page of the core and its kernel guide give that rate to the MX
 #   formats alone, and the one instruction for plain FP8 doubles BF16. So plain FP8 counts as twice BF16, and it is marked as our estimate.
+# * **Chip or core.** The peak that AWS prints for a chip is a few percent more than its cores times the peak that AWS prints for a core. This
+#   chapter uses the chip's value; array times clock gives the core's value.
 # * **GB or GiB.** Capacity is what the device lists, wherever a listing was found.
 # ```
 

@@ -62,7 +62,7 @@ def answer(chip: Chip, dtype: str, ridge_flop_per_byte: float, comparators: Iter
         proof="Check against numbers that are not ours",
         more=f"**How sure?** It is {'our estimate of the' if ours else 'the printed'} peak over the printed bandwidth, "
         "without losses of software. "
-        f"Disagreements between sources move it by at most {high / low * fast / slow - 1:.0%}.",
+        f"Open disagreements between sources move it by at most {high / low * fast / slow - 1:.0%}.",
     )
 
 
