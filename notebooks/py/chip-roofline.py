@@ -114,7 +114,7 @@ drawings.roofline_idea(spec, dtype) if spec.core else drawings.roofline_idea()
 # Take Trainium2 in BF16, for which AWS prints 667 TFLOP/s and 2.9 TB/s. A square weight matrix with 8,192 rows holds 67 million weights.
 # At two bytes each that is 134 MB, and reading it takes 46 µs. Multiplying one token's vector by it takes 134 million
 # operations, which the peak does in 0.2 µs. So reading takes 230 times as long as multiplying. With 230 tokens in the batch, both take
-# the same time: the ridge point is 230 FLOP per byte. The code of this page recomputes each of these numbers.
+# the same time. The ridge point is 230 FLOP per byte. The code of this page recomputes each of these numbers.
 
 # %%
 matrix_bytes, token_flop = 2 * 8192**2, 2 * 8192**2  # two bytes, and two operations, per weight
@@ -197,7 +197,7 @@ Markdown(
 # ## Our line of the running case
 #
 # The case serves each model with an 8-bit format, so its line in this chapter is the chip's peak in that format. `tm.plan` finds the
-# deployment, and its decode step says how far below that peak it works. The code checks that the peak is the number of the strip above.
+# deployment, and its decode step says how far below that peak it works. The code checks that the peak equals the one in the table at the head of the chapter.
 
 # %%
 rows = []
@@ -213,7 +213,7 @@ assert (placed.intensity_flop_per_byte < placed.ridge_flop_per_byte).all()
 charts.table(placed, caption="Each decode step of the case lies left of the ridge", download="case-on-the-roofline")
 
 # %% [markdown]
-# The dense model serves few sequences, yet its intensity is higher than its batch. It uses *speculative decoding*: a small model drafts
+# The dense model serves few sequences, yet its intensity is far above the $2B/w$ of its batch. It uses *speculative decoding*: a small model drafts
 # tokens, and the large one checks all drafts of a sequence in one step, so it uses each weight several times. The mixture of experts
 # needs a far larger batch, because each expert sees only the tokens that are routed to it.
 #
@@ -279,12 +279,12 @@ charts.scatter(
 )
 
 # %% [markdown]
-# Every point lies above the line, so the bound holds. Tuned products on Trainium3 come close to it. Kernels on Trainium1 mix products with
+# Every point lies above the line, so the bound holds. Large tuned products on Trainium3 come close to it. Kernels on Trainium1 mix products with
 # other work, and some take more than three times as long as the roofline. A core that runs alone may draw more than its part of the bandwidth; its true bound
 # would then lie lower still. The roofline is a limit and not a prediction. The next chapter predicts.
 #
 # **Printed totals.** AWS also prints peaks, memory and bandwidth for whole instances. The number of chips times our value per chip must
-# give the same. The exceptions are one disagreement: for the first generation, AWS prints the bandwidth of instances in GiB/s and that
+# give the same. Where they do not, it is one disagreement: for the first generation, AWS prints the bandwidth of instances in GiB/s and that
 # of chips in GB/s, with the same digits. We use the smaller reading.
 
 # %%
