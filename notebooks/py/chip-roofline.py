@@ -36,8 +36,7 @@ guard.some(comparators=comparators)
 spec, dtype, stored_bytes = tables.subject(chip)
 
 # %% tags=["hide-input"]
-peak, bandwidth = spec.peak(dtype), spec.hbm_bytes_per_s
-ridge = float(tm.roofline.ridge_point_flop_per_byte(peak, bandwidth))
+ridge = float(tm.roofline.ridge_point_flop_per_byte(spec.peak(dtype), spec.hbm_bytes_per_s))
 Markdown(tables.answer(spec, dtype, ridge, comparators))
 
 # %% tags=["hide-input"]
@@ -133,6 +132,7 @@ def attainable(intensity, peak, bandwidth):
     return np.minimum(peak, intensity * bandwidth)
 
 
+peak, bandwidth = spec.peak(dtype), spec.hbm_bytes_per_s  # yours to change
 batch = np.array([1, 16, 64, 256, 1024])
 work, moved = 2.0 * batch * 8192**2, stored_bytes * 8192**2 * np.ones(5)
 rate = attainable(work / moved, peak, bandwidth)
@@ -296,7 +296,7 @@ Markdown(f"{agree.sum()} of {len(totals)} printed totals agree with ours within 
 # ## What moves the answer, and what is left out
 #
 # * **Reuse** is the one axis that software chooses: a larger batch, speculative decoding, larger tiles.
-# * **Bandwidth** moves every time left of the ridge. Where AWS prints two values for a chip, we carry both.
+# * **Bandwidth** moves every time left of the ridge. Where AWS prints two values, as for Trainium3, we carry both.
 # * **Formats**: the bytes of a weight count left of the ridge, and the peak counts right of it.
 # * **Sparsity** is never assumed. AWS prints higher peaks for weights with a fixed pattern of zeros; `chip.peak("bf16", sparse=True)`
 #   returns them.
@@ -342,6 +342,10 @@ Markdown(f"{agree.sum()} of {len(totals)} printed totals agree with ours within 
 #
 # ```{admonition} Which peaks and bandwidths are disputed?
 # :class: dropdown
+# * **Trainium3, HBM bandwidth.** [AWS's architecture
+#   page](https://github.com/aws-neuron/aws-neuron-sdk/blob/81ce03ae261e12925e53437a0f690478e6366155/about-neuron/arch/neuron-hardware/trainium3.rst)
+#   prints 4.9 TB/s, and AWS's guide for kernels prints 4.7 TB/s. A profile taken on the hardware states 4.715 TB/s. We use the larger value,
+#   which the printed totals of the UltraServers also give, and carry the smaller one as the low end.
 # * **Trainium1, BF16.** An older page of AWS prints 210 TFLOP/s, the newer ones print 190. We use the newer value.
 # * **Trainium1, INT8.** AWS prints a rate, but no documented instruction of its cores multiplies INT8. It is kept as printed and is no peak here.
 # * **Trainium3, plain FP8.** AWS prints the MXFP8 rate in a row headed FP8. Its page of the core and its kernel guide give that rate to the MX
