@@ -10,7 +10,7 @@
 # ---
 
 # %% [markdown]
-# # What bounds a chip?
+# # What limits a chip: memory or arithmetic?
 
 # %% tags=["parameters"]
 chip: str = "trainium3"
@@ -19,6 +19,7 @@ intensity_flop_per_byte: float = 300.0
 
 # %% tags=["hide-input"]
 import numpy as np
+import pandas as pd
 from IPython.display import Markdown
 
 import trnmodel as tm
@@ -26,46 +27,25 @@ from trnbook import charts
 from trnbook.chapters import chip_roofline as tables
 from trnbook.chapters import chip_roofline_printed as printed
 from trnbook.chapters import common, guard
-from trnbook.shared import case, ledger
-from trnmodel.catalog import load
-from trnmodel.units import TB, TFLOP, format_quantity, format_within
+from trnbook.drawings import chip as drawings
+from trnbook.shared import case
 
 GENERATIONS = ["trainium1", "trainium2", "trainium3"]
-DTYPES = ["bf16", "cfp8", "mxfp8", "fp8"]
-spec = tm.chip(chip)
 guard.within(1e-6, 1e12, intensity_flop_per_byte=intensity_flop_per_byte)
 guard.some(comparators=comparators)
-guard.need(
-    any(dtype in spec.peak_flop_per_s for dtype in [*DTYPES, "int8"]),
-    f"chip = {spec.id!r} has no printed peak in {', '.join(DTYPES)} or int8",
-)
+spec, dtype, stored_bytes = tables.subject(chip)
 
 # %% tags=["hide-input"]
-ridges = common.peaks([chip], [*DTYPES, "int8"])
-lowest, fastest = ridges.iloc[ridges.ridge_flop_per_byte.argmin()], ridges.iloc[ridges.peak_flop_per_s.argmax()]
-guess = charts.ours([row["dtype"].upper() for row in (lowest, fastest) if row.estimate])
-edges = ["ridge_flop_per_byte", "ridge_flop_per_byte_low", "ridge_flop_per_byte_high"]
-known = [name for name in comparators if lowest["dtype"] in tm.chip(name).peak_flop_per_s]
-others = common.peaks(known, [lowest["dtype"]]).sort_values("ridge_flop_per_byte", kind="stable") if known else []
-rivals = [f"{row.chip} {format_within(*row[edges].round())}" for _, row in others.iterrows()] if known else []
-Markdown(
-    common.card(
-        tuple(lowest[edges].round()),
-        f"so often must {spec.name} use a byte from HBM, in {lowest['dtype'].upper()}, before compute bounds it and no longer memory"
-        + (
-            f"; in {fastest['dtype'].upper()} {format_within(*fastest[edges].round())}"
-            if fastest["dtype"] != lowest["dtype"]
-            else ""
-        ),
-        unit="FLOP a byte",
-        mark="ideal",
-        rival=f"{'; '.join(rivals)} in {lowest['dtype'].upper()}" if rivals else "",
-        alone="" if rivals else f"no chip beside it has a printed peak in {lowest['dtype'].upper()}",
-        proof="Check: numbers that are not ours",
-        more=f"{spec.name} multiplies at {format_quantity(fastest.peak_flop_per_s, 'FLOP/s')} in {fastest['dtype'].upper()} and reads "
-        f"{format_quantity(spec.hbm_bytes_per_s, 'B/s')}. A decode step uses a weight for two FLOP per sequence of the batch, far to the "
-        f"left of that point; a long prefill is to the right of it{guess}.",
-    )
+ridge = float(tm.roofline.ridge_point_flop_per_byte(spec.peak(dtype), spec.hbm_bytes_per_s))
+Markdown(tables.answer(spec, dtype, ridge, comparators))
+
+# %% tags=["hide-input"]
+charts.roofline(
+    common.peaks([*GENERATIONS, spec, *comparators], tables.FORMATS).drop_duplicates(["chip", "dtype"]),
+    {"chip": spec.name, "dtype": dtype},
+    marker=intensity_flop_per_byte,
+    caption="Memory limits left of the ridge, arithmetic right of it",
+    under="decode lies to the left, a long prompt to the right; choose a chip, move the slider",
 )
 
 # %% [markdown]
@@ -78,282 +58,257 @@ Markdown(
 case.table("chip-roofline")
 
 # %% [markdown]
-# ## Notation
+# ## Why the question matters
 #
-# Every value is read from `data/`; where sources disagree and nothing decides, the table prints a pair.
+# A data sheet leads with the peak, the number of operations that a chip can do in a second. Few programs come near it, because every
+# operand has to arrive before it can be multiplied. The weights of a model live in HBM, the stacks of memory beside the chip, and HBM
+# delivers them far more slowly than the chip can multiply them.
+#
+# When a language model writes its answer token by token (*decode*), it reads all its weights for every token and does little with each, so
+# memory sets the pace. When it reads a long prompt (*prefill*), it uses each weight for thousands of tokens, so arithmetic sets the pace. A
+# buyer who compares peaks for decode compares the wrong number.
+#
+# ## The idea: how often is a byte used?
+#
+# Think of one weight. It takes the same time to arrive whether it is used once or a thousand times. Each sequence of the batch uses it for
+# one multiplication and one addition, which count as two floating-point operations (FLOP). Step through the drawing: the bar of
+# reading never changes, and the bar of multiplying grows with the batch.
 
 # %% tags=["hide-input"]
-dtype = fastest["dtype"]
-charts.table(
-    common.notation(
-        common.of_spec(
-            spec, {f"peak_flop_per_s[{dtype}]": "P0", "hbm_bytes_per_s": "b", "hbm_bytes": "C", "cores": "n"}
-        )
-    ),
-    caption=f"What this chapter calls things, for {spec.name}",
-    download="notation",
+tables.reuse(spec, stored_bytes, ridge * stored_bytes / 2)
+
+# %% [markdown]
+# The work done per byte is called the **arithmetic intensity** $I$. It belongs to the program, not to the chip:
+#
+# $$I = \frac{W}{Q}.$$
+#
+# $W$ is the work in FLOP, and $Q$ is the traffic in bytes between HBM and the cores. In decode, a batch of $B$ sequences does $2B$ operations
+# with each weight of $w$ bytes:
+#
+# $$I_\text{decode} = \frac{2B}{w}.$$
+#
+# In BF16 a weight takes two bytes, so the intensity of decode is simply the batch. A product of two square matrices of side $N$ does $2N^3$ operations and moves three matrices of $N^2$ elements. Its intensity grows with
+# its side, which is why prefill and training can come near the peak:
+#
+# $$I_\text{square} = \frac{2N^3}{3N^2 w} = \frac{2N}{3w}.$$
+#
+# ## The roofline
+#
+# Now bring in the chip. It computes at most at its peak $P_0$, in FLOP per second, and HBM delivers at most $b$ bytes per second. If
+# reading and computing overlap, the longer of the two times counts:
+#
+# $$t = \max\left(\frac{W}{P_0},\; \frac{Q}{b}\right).$$
+#
+# Divide the work by this time, and the rate $P$ depends on the intensity alone. This is the **roofline** of Williams, Waterman and
+# Patterson. Its corner is the **ridge point** $I^*$, the intensity at which memory and arithmetic take equally long:
+#
+# $$P(I) = \min(P_0,\; I\,b), \qquad I^* = \frac{P_0}{b}.$$
+
+# %% tags=["hide-input"]
+drawings.roofline_idea(spec, dtype) if spec.core else drawings.roofline_idea()
+
+# %% [markdown]
+# ## An estimate by hand
+#
+# Take Trainium2 in BF16, for which AWS prints 667 TFLOP/s and 2.9 TB/s. A square weight matrix with 8,192 rows holds 67 million weights.
+# At two bytes each that is 134 MB, and reading it takes 46 µs. Multiplying one token's vector by it takes 134 million
+# operations, which the peak does in 0.2 µs. So reading takes 230 times as long as multiplying. With 230 tokens in the batch, both take
+# the same time. The ridge point is 230 FLOP per byte. The code of this page recomputes each of these numbers.
+
+# %%
+matrix_bytes, token_flop = 2 * 8192**2, 2 * 8192**2  # two bytes, and two operations, per weight
+read_s, multiply_s = matrix_bytes / 2.9e12, token_flop / 667e12
+assert f"{matrix_bytes / 1e6:.0f} MB, {read_s * 1e6:.0f} µs, {multiply_s * 1e6:.1f} µs" == "134 MB, 46 µs, 0.2 µs"
+assert round(read_s / multiply_s) == round(float(tm.roofline.ridge_point_flop_per_byte(667e12, 2.9e12))) == 230
+
+# %% [markdown]
+# The model is short enough to write down, and the library's function gives the same values. The code of the table below defines it; in
+# JupyterLab, change `peak` or `bandwidth` and watch the ridge move. If reading and computing did not overlap at all, their times
+# would add up. The sum is at most twice the roofline, and real programs lie between the two.
+
+
+# %%
+def attainable(intensity, peak, bandwidth):
+    return np.minimum(peak, intensity * bandwidth)
+
+
+peak, bandwidth = spec.peak(dtype), spec.hbm_bytes_per_s  # yours to change
+batch = np.array([1, 16, 64, 256, 1024])
+work, moved = 2.0 * batch * 8192**2, stored_bytes * 8192**2 * np.ones(5)
+rate = attainable(work / moved, peak, bandwidth)
+assert np.allclose(rate, tm.roofline.attainable_flop_per_s(work / moved, peak, bandwidth))
+columns = {"batch": batch, "intensity_flop_per_byte": work / moved, "attainable_flop_per_s": rate}
+bounds = tm.roofline.time_s(work, moved, peak, bandwidth, overlap=np.array([[1], [0]]))
+columns |= {"lower_s": bounds[0], "upper_s": bounds[1]}
+charts.table(pd.DataFrame(columns), caption="A larger batch costs no time until the ridge", download="batches")
+
+# %% [markdown]
+# ## A whole decode step
+#
+# A decode step does not read weights alone. It also reads each sequence's *KV cache*, the stored keys and values of all earlier tokens.
+# No other sequence uses these bytes, so a larger batch does not raise their intensity. We ask `tm.decode_step` for Llama-3.3-70B
+# on one Trainium3 chip, with batches up to the largest that fits in its memory.
+
+# %%
+batch = 2.0 ** np.arange(11)
+step = tm.decode_step(
+    "llama-3.3-70b",
+    "trn3-nl32x2-pcie160",
+    tm.Mapping(tp=4, lnc=2),  # the four logical cores of one chip
+    batch=batch,
+    context=np.array([[128], [1024], [4096]]),
+    precision="mxfp8",
 )
-
-# %% [markdown]
-# ## The model
-#
-# A piece of work of $W$ FLOP that moves $Q$ bytes has the arithmetic intensity $I = W/Q$. A chip with peak $P_0$ and
-# bandwidth $b$ runs it at most at
-#
-# $$P(I) = \min(P_0,\; I\,b), \qquad I^* = P_0 / b .$$
-#
-# $I^*$ is the ridge point. If transfer and compute overlap fully the time is $\max(W/P_0, Q/b)$; if not at all it is their
-# sum, at most twice as long. Everything real lies between the two.
-#
-# **By hand.** Take Trainium2 in BF16. It is printed at 667 TFLOPS and 2.9 TB/s: $667/2.9 = 230$ FLOP a byte. A BF16 weight
-# is two bytes and is used for one multiply-accumulate, two FLOP, for each sequence of the batch: the intensity of decode is
-# about the batch, and 230 sequences are needed before the TensorE matters at all.
+steps = step.to_frame().query("valid").assign(line=lambda s: s.tokens.map("{:,.0f} tokens of context".format))
+steps["intensity_flop_per_byte"] = steps.work_flop_per_rank / steps.moved_bytes_per_rank
 
 # %%
-by_hand = tm.roofline.ridge_point_flop_per_byte(667 * TFLOP, 2.9 * TB)
-float(by_hand)
-
-# %% [markdown]
-# ## The roofline of each generation
-
-# %%
-intensity = intensity_flop_per_byte * 10 ** np.arange(-2.5, 1.5, 0.05)
-rooflines = tables.rooflines(GENERATIONS, DTYPES, intensity)
-peaks = common.peaks(GENERATIONS, ["bf16", "mxfp8", "fp8"])
-guessed = (peaks.chip + " " + peaks["dtype"].str.upper())[peaks.estimate]
-roofs = peaks.pivot(index="chip", columns="dtype", values="peak_flop_per_s").loc[list(dict.fromkeys(peaks.chip))]
-before, last = roofs.index[-2:]
-plain, blocks = roofs.loc[last] / roofs.loc[before], roofs.mxfp8[last] / roofs.fp8[before]
-still = " and ".join(name.upper() for name in plain.index[(plain < 1.1).values])
+trainium3 = tm.chip("trainium3")
+corner = tm.roofline.ridge_point_flop_per_byte(trainium3.peak("mxfp8"), trainium3.hbm_bytes_per_s)
+lone = pd.DataFrame({"batch": batch, "intensity_flop_per_byte": 2 * batch / tables.stored_bytes("mxfp8")})
+ridge_line = lone.assign(intensity_flop_per_byte=float(corner), line="ridge point of Trainium3")
 charts.lines(
-    rooflines,
-    x="intensity_flop_per_byte",
-    y="attainable_flop_per_s",
-    color="chip",
-    shape="dtype",
+    pd.concat([ridge_line, lone.assign(line="weights alone"), steps]).drop(columns="basis"),
+    x="batch",
+    y="intensity_flop_per_byte",
+    color="line",
     log_x=True,
     log_y=True,
-    caption=f"From {before} to {last} only MXFP8 lifts the roof",
-    under=f"each generation lifts the slope{charts.ours(guessed)}",
+    caption="A long context keeps decode below the ridge",
+    under="Llama-3.3-70B in MXFP8 on one chip; a line ends at the largest batch that fits",
 )
 
 # %% [markdown]
-# The slanted part is HBM, the flat part is TensorE. cFP8 on Trainium1 runs at the BF16 rate, so those two lines coincide.
-# Choose a chip and a number format, and move the slider to your kernel's intensity:
-
-# %%
-every = common.peaks([*GENERATIONS, spec, *comparators], [*DTYPES, "int8"]).drop_duplicates(["chip", "dtype"])
-charts.roofline(
-    every,
-    {"chip": spec.name, "dtype": "bf16" if "bf16" in spec.peak_flop_per_s else dtype},
-    marker=intensity_flop_per_byte,
-    caption="Memory bounds left of the ridge, compute right of it",
-    under="a roof for each chip that has a peak in the format chosen",
-)
-
-# %% [markdown]
-# ## Why BF16 stood still while MXFP8 doubled
+# With a short context the line follows $2B/w$ and crosses the ridge. With a longer one it bends away and ends below the ridge, because
+# the cache fills the memory first. Long contexts need bandwidth and capacity more than peak.
 #
-# The rate of a systolic array is rows x columns x 2 FLOP x clock. Trainium2 and Trainium3 have the same 128 x 128 BF16 array
-# at the same clock; Trainium3's MX array has 512 rows, where Trainium2 feeds its 128 rows with two FP8 values at a time
-# (`double_row`, a contraction of 256). Trainium3 has that mode too, and no other instruction for plain FP8.
+# Prefill is the opposite case. It uses each weight for all tokens of the prompt at once.
 
 # %%
-arrays = tables.arrays(GENERATIONS)
-charts.table(
-    arrays, caption="TensorE from its array and clock, against the printed peak of one NeuronCore", download="arrays"
+prompt = tm.prefill(
+    "llama-3.3-70b", "trn3-nl32x2-pcie160", tm.Mapping(tp=4, lnc=2), input_tokens=4096, precision="mxfp8"
 )
-
-# %%
-charts.bars(
-    peaks,
-    x="chip",
-    y="peak_flop_per_s",
-    color="dtype",
-    caption=f"{still} stood still, MXFP8 grew {blocks:.1f} times",
-    under=f"from {before} to {last}, MXFP8 over {before}'s FP8{charts.ours(guessed)}",
-)
-
-# %% tags=["hide-input"]
-heads = load.facts_rows()["trainium3/peak_flop_per_s:fp8/ah-trainium3"]
+reached = float(prompt.work_flop_per_rank / prompt.moved_bytes_per_rank)
 Markdown(
-    f"**Plain FP8 on {last} is {format_quantity(roofs.fp8[last], 'FLOP/s')}, twice BF16, by our reckoning.** AWS's page prints "
-    f"{heads.value_printed} {heads.unit_printed} in a row headed FP8 ({ledger.cited(heads.source)}), to stand beside {before}'s. Its "
-    f"page of the core and its kernel guide give that rate to MXFP8 and MXFP4 alone, and the one instruction for plain FP8 "
-    f"doubles BF16. Code that multiplies plain FP8 without `double_row` runs at the rate of BF16."
+    f"The prefill of a prompt of 4,096 tokens reaches {reached:,.0f} FLOP per byte, far to the right of the ridge."
 )
 
 # %% [markdown]
-# ## Ridge points: how much reuse a chip demands
+# ## Our line of the running case
+#
+# The case serves each model with an 8-bit format, so its line in this chapter is the chip's peak in that format. `tm.plan` finds the
+# deployment, and its decode step says how far below that peak it works. The code checks that the peak equals the one in the table at the head of the chapter.
 
 # %%
-everyone = common.peaks([*GENERATIONS, *comparators], ["bf16", "mxfp8", "fp8"])
+rows = []
+for model in case.PROMISES:
+    for system in case.SYSTEMS:
+        best = tm.plan(model, case.request(model), systems=system).best
+        rows.append(tables.on_the_roofline(best))
+        assert rows[-1]["peak_flop_per_s"] == case.value(case.LINES[0], model, system)
+placed = pd.DataFrame(rows)
+bandwidths = placed.pop("hbm_bytes_per_s")
+placed["ridge_flop_per_byte"] = tm.roofline.ridge_point_flop_per_byte(placed.peak_flop_per_s, bandwidths)
+assert (placed.intensity_flop_per_byte < placed.ridge_flop_per_byte).all()
+charts.table(placed, caption="Each decode step of the case lies left of the ridge", download="case-on-the-roofline")
+
+# %% [markdown]
+# The dense model serves few sequences, yet its intensity is far above the $2B/w$ of its batch. It uses *speculative decoding*: a small model drafts
+# tokens, and the large one checks all drafts of a sequence in one step, so it uses each weight several times. The mixture of experts
+# needs a far larger batch, because each expert sees only the tokens that are routed to it.
+#
+# ## How do chips compare?
+#
+# The ridge point is a demand on software: each byte must be reused that much before the peak counts. A high ridge is not a virtue. It means
+# that a chip has much arithmetic for its bandwidth.
+
+# %%
+ridges = common.peaks([*GENERATIONS, *comparators], ["bf16", "mxfp8", "fp8"])
+by_division = tm.roofline.ridge_point_flop_per_byte(ridges.peak_flop_per_s, ridges.hbm_bytes_per_s)
+assert np.allclose(ridges.ridge_flop_per_byte, by_division)
 charts.ranges(
-    everyone,
+    ridges,
     x="ridge_flop_per_byte",
     y="chip",
     color="dtype",
-    caption="Trainium3's MXFP8 demands more than twice its BF16's reuse",
-    under="in BF16 it demands less than Trainium2; a bar is what sources leave open"
-    + charts.ours((everyone.chip + " " + everyone["dtype"].str.upper())[everyone.estimate]),
+    caption="In BF16 Trainium3 needs less reuse than Trainium2",
+    under="a bar spans what sources leave open",
 )
 
 # %% [markdown]
-# A bar is the pair that remains where sources disagree on peak or bandwidth and nothing decides.
-
-# %%
-charts.table(everyone, caption="Peaks, bandwidths and ridge points", download="ridge-points")
-
-# %% [markdown]
-# ## Several ceilings at once
+# In BF16 Trainium3 has almost the peak of Trainium2 and much more bandwidth, so its ridge moved left. In MXFP8, an 8-bit format whose
+# blocks of 32 values share a scale, its peak nearly doubled over Trainium2's FP8: for MXFP8 the matrix engine of a core takes four values
+# in the place of one.
 #
-# HBM is not the only thing that a byte passes. A large matrix multiply reads each operand tile from HBM once per block, from
-# SBUF once per tile, and moves it by DMA; a sharded one also sends part of its result over the links. Each level has an
-# intensity of its own, and the lowest ceiling bounds. For a square matrix multiply of side $N$, blocked to fit SBUF:
-
-# %%
-ceilings = tables.matmul_ceilings(chip, dtype, np.geomspace(256, 32_768, 57))
-levels = ceilings.pivot(index="side", columns="level", values="ceiling_flop_per_s")
-narrow, full = levels.idxmin(axis=1), levels.index[levels.compute <= levels.min(axis=1)]
-charts.lines(
-    ceilings,
-    x="side",
-    y="ceiling_flop_per_s",
-    color="level",
-    log_x=True,
-    log_y=True,
-    caption=f"The array bounds from side {full[0]:,.0f} on"
-    if len(full)
-    else f"{narrow.iloc[-1]} bounds even a side of {levels.index[-1]:,.0f}",
-    under=f"a square matrix multiply in {dtype.upper()} on {spec.name}; the smallest is bounded by {narrow.iloc[0]}",
-)
-
-# %% [markdown]
-# ## W4A8: four bits in HBM, eight bits in TensorE
+# ## Does a smaller format help?
 #
-# MXFP4 storage with MXFP8 compute halves the bytes of a weight (4.25 against 8.25 bits, block scales included) without
-# changing the peak, so a memory-bound decode runs nearly twice as fast, and its ridge, counted in sequences of the batch,
-# moves to the left.
+# Fewer bytes per weight speed up everything left of the ridge. A higher peak helps only right of it. Counted in sequences, the batch at
+# which decode reaches the ridge is
+#
+# $$B^* = \frac{w}{2}\, I^* = \frac{w\,P_0}{2\,b}.$$
+#
+# W4A8 stores weights in MXFP4, a format of four bits, and multiplies them in MXFP8. It reads almost twice as many weights per
+# second as MXFP8 does, and it needs about half the batch.
 
 # %%
 formats = tables.weight_formats(chip, ["bf16", "fp8", "mxfp8", "w4a8"])
-charts.bars(
-    formats.drop(columns="estimate"),  # the peak does not enter
-    x="precision",
-    y="speed_over_bf16",
-    caption="Each halving of the storage doubles the weights streamed",
-    under=f"from HBM by {spec.name}, over BF16",
-) if len(formats) > 1 else Markdown(f"Of these formats {spec.name} computes in one alone, so that none streams faster.")
+at_ridge = tm.roofline.ridge_point_flop_per_byte(formats.peak_flop_per_s, spec.hbm_bytes_per_s)
+formats["batch_at_ridge"] = at_ridge * formats.bytes_per_weight / 2
+charts.table(formats, caption="Weights read per second, and the batch at the ridge", download="formats")
+
+# %% [markdown]
+# ## Check against numbers that are not ours
+#
+# **Measured kernels.** If the roofline is a true bound, no kernel runs in less time than it allows. These are all
+# kernels we found whose time, work and bytes were published. Matrix products on two cores of Trainium3 test the flat part of the roof.
+# NKIBench on one core of Trainium1 tests both parts. We give each core its part of the chip's peak and bandwidth.
 
 # %%
-charts.table(
-    formats,
-    caption="Weight formats: bytes, rate, and the batch at which compute takes over"
-    + charts.ours(formats["compute"].str.upper()[formats.estimate]),
-    download="formats",
+kernels = printed.measured_kernels()
+rates = kernels.peak_flop_per_s, kernels.hbm_bytes_per_s
+kernels["roofline_s"] = tm.roofline.time_s(kernels.work_flop, kernels.moved_bytes, *rates, overlap=1)
+assert (kernels.measured_s > kernels.roofline_s).all()
+charts.scatter(
+    kernels,
+    x="roofline_s",
+    y="measured_s",
+    color="chip",
+    label="kernel",
+    caption="No measured kernel beats its roofline",
+    under="the line is the roofline; a point above it took longer",
 )
 
 # %% [markdown]
-# **Structured sparsity** is printed as a peak of its own. It holds for weights that have the 4:16 (or similar) pattern and is
-# off in every figure of this book unless a caller asks for it: `chip.peak("bf16", sparse=True)`.
-
-# %%
-sparse = common.peaks(GENERATIONS[1:], ["bf16"], sparse=True)
-charts.table(sparse, caption="Structured-sparse peaks as printed, never the default", download="sparse-peaks")
-
-# %% [markdown]
-# ## What one logical device sees
+# Every point lies above the line, so the bound holds. Large tuned products on Trainium3 come close to it. Kernels on Trainium1 mix products with
+# other work, and some take more than three times as long as the roofline. A core that runs alone may draw more than its part of the bandwidth; its true bound
+# would then lie lower still. The roofline is a limit and not a prediction. The next chapter predicts.
 #
-# PyTorch sees logical NeuronCores. At LNC=1 each of Trainium3's eight cores is a device, at LNC=2 two are one; a whole chip as
-# one device (LNC=8) is announced, and no SDK of today allows it. Two cores reach one bank of HBM: at LNC=1 each device may take what
-# the other leaves.
-
-# %%
-devices = common.logical_cores(["trainium3"]).set_index("lnc")
-share = {lnc: format_quantity(devices.hbm_bytes[lnc], "B") for lnc in (1, 2)}
-Markdown(f"So a device of Trainium3 has {share[2]} at LNC=2 and a share of {share[1]} at LNC=1; chapter 3 shows both.")
-
-# %% [markdown]
-# ## Where the sources disagree
-#
-# Nothing is averaged away: the older Trn1 page prints 210 BF16 TFLOPS, the newer pages 190; both rows stay in `tm.facts()`
-# with the reason for the choice. What is left open is carried as a low/high pair.
-
-# %%
-shown = list(dict.fromkeys([*GENERATIONS, spec.id, *(tm.chip(name).id for name in comparators)]))
-charts.table(tables.rulings(shown), caption="Peaks and memory on which sources disagree", download="rulings")
-
-# %% tags=["hide-input"]
-bare, unreached = tm.chip("trainium1"), load.fact_in_force("trainium1", "printed_peak_op_per_s", "int8")[0]
-listed = [one for one in map(tm.chip, shown) if "hbm_bytes" not in one.estimates]
-lists = [f"{one.name} {format_quantity(one.hbm_bytes, 'B', 4)}" for one in listed]
-Markdown(
-    f"**Memory is what the device lists**, for every chip of which a listing was found: {', '.join(lists)}. A GB on a data sheet "
-    f"is a trade name, mostly of a GiB. **A peak is one that an instruction reaches**: the {unreached.value_printed} INT8 {unreached.unit_printed} "
-    f"that AWS prints for {bare.name} ({ledger.cited(unreached.source)}) are kept as printed and are no peak of it here, for "
-    f"no documented instruction of its cores multiplies INT8."
-)
-
-# %% tags=["hide-output"]
-charts.table(
-    tables.disagreements(shown, ["peak_flop_per_s", "printed_peak_op_per_s", "hbm_bytes_per_s", "hbm_bytes"]),
-    caption="The same, row by row, as each source prints it",
-    download="disagreements",
-    file_only=True,
-)
-
-# %% [markdown]
-# ## Check: numbers that are not ours
-#
-# **Printed totals.** AWS prints instance and UltraServer totals; chips x our chip value must give them.
+# **Printed totals.** AWS also prints peaks, memory and bandwidth for whole instances. The number of chips times our value per chip must
+# give the same. Where they do not, it is one disagreement: for the first generation, AWS prints the bandwidth of instances in GiB/s and that
+# of chips in GB/s, with the same digits. We use the smaller reading.
 
 # %%
 totals = printed.printed_totals()
-named = tables.with_units(totals)
-charts.table(named, caption="Chips x per-chip value against the printed total", download="totals")
-
-# %% tags=["hide-input"]
-apart = named[totals.difference.abs() > 0.01]
-by_size = [
-    f"{quantity} {difference:+.1%} on {', '.join(dict.fromkeys(rows.system))} ({', '.join(dict.fromkeys(rows.source))})"
-    for (quantity, difference), rows in apart.groupby(["quantity", apart.difference.round(3)])
-]
-Markdown(
-    f"{len(totals) - len(apart)} of {len(totals)} printed totals agree within 1 %. The others: {'; '.join(by_size) or 'none'}. "
-    "GiB for GB explains 7 %; the table of decisions above has the rest."
-)
+agree = totals.difference.abs() < 0.01
+Markdown(f"{agree.sum()} of {len(totals)} printed totals agree with ours within one percent.")
 
 # %% [markdown]
-# **Measured.** A roof that nobody reaches is a marketing figure. What large matrix multiplies reached, as a share of the peak:
-
-# %%
-reached = printed.measured_share_of_peak()
-charts.table(reached, caption="Measured matrix multiplies against the peak of the same scope", download="measured")
-
-# %% tags=["hide-input"]
-Markdown(
-    f"The best tuned kernels reach {reached.share_of_peak.max():.0%} of the peak, the median row "
-    f"{reached.share_of_peak.median():.0%}: the roofline is a bound, not a prediction. Chapter 2 predicts."
-)
-
-# %% [markdown]
-# ## What moves the answer
+# ## What moves the answer, and what is left out
 #
-# * **Batch and reuse.** Intensity is the one axis that software chooses.
-# * **The HBM figure.** Where AWS prints two bandwidths for one chip, as for Trainium3, every memory-bound time carries the
-#   pair; the table of disagreements above says who printed which.
-# * **The storage format**, by the ratio of bits; **the compute format** only right of the ridge.
+# * **Reuse** is the one axis that software chooses: a larger batch, speculative decoding, larger tiles.
+# * **Bandwidth** moves every time left of the ridge. Where AWS prints two values, as for Trainium3, we carry both.
+# * **Formats**: the bytes of a weight count left of the ridge, and the peak counts right of it.
+# * **Sparsity** is never assumed. AWS prints higher peaks for weights with a fixed pattern of zeros; `chip.peak("bf16", sparse=True)`
+#   returns them.
 #
-# ## What is left out
-#
-# Tiles that do not fill the array, engines other than TensorE, DMA efficiency and start-up, the clock ramp, achieved (not
-# peak) HBM bandwidth: chapters 2 and 3. Links and collectives: chapters 4 to 7.
+# The roofline leaves out how well a core is used: tiles that do not fill the array, its other engines, and the clock's ramp (chapter 2).
+# It leaves out the bandwidth that is reached in practice (chapter 3) and the links between chips (Part *Rack and network*). The matrix of our
+# example also reads inputs and writes outputs, which are small while the batch is much smaller than its side.
 
 # %% [markdown]
 # ```{admonition} Takeaway
 # :class: tip
-# Compare chips by ridge point and bandwidth before you compare peaks: decode lives left of every ridge, where only bytes
-# count.
+# Count how often your program uses each byte before you compare peaks. Left of the ridge only bytes count, and most decode is there.
 # ```
 
 # %% [markdown]
@@ -363,8 +318,7 @@ Markdown(
 #
 # ```{admonition} Answer
 # :class: dropdown
-# Intensity of decode is about the batch (two FLOP a weight and sequence, two bytes a weight), so the batch equals the ridge
-# point: 190/0.82 = 232.
+# The intensity of BF16 decode is the batch, so the batch equals the ridge point: $190/0.82 = 232$.
 # ```
 #
 # **2.** Trainium3 has 3.8 times Trainium2's BF16 rate in MXFP8. How much faster is a decode step that is memory-bound in both,
@@ -372,22 +326,64 @@ Markdown(
 #
 # ```{admonition} Answer
 # :class: dropdown
-# Bytes per weight fall from 2 to 8.25/8 = 1.03, bandwidth rises from 2.9 to 4.9 TB/s: 2/1.03 x 4.9/2.9 = 3.3 times. The peak
-# does not enter.
+# A weight shrinks from 2 bytes to $8.25/8 = 1.03$ bytes, because 32 weights share a scale of eight bits. Bandwidth rises from 2.9 to
+# 4.9 TB/s. Together that is $2/1.03 \times 4.9/2.9 = 3.3$ times. The peak does not enter.
 # ```
 #
 # **3.** With no overlap at all, how far above the roofline can a time be, and where?
 #
 # ```{admonition} Answer
 # :class: dropdown
-# max <= sum <= 2 max, with equality on the right at the ridge point, where both times are the same.
+# The sum of two times is at most twice the larger one, and exactly twice where they are equal. That is the ridge point.
 # ```
+
+# %% [markdown]
+# ## Evidence
+#
+# ```{admonition} Which peaks and bandwidths are disputed?
+# :class: dropdown
+# * **Trainium3, HBM bandwidth.** [AWS's architecture
+#   page](https://github.com/aws-neuron/aws-neuron-sdk/blob/81ce03ae261e12925e53437a0f690478e6366155/about-neuron/arch/neuron-hardware/trainium3.rst)
+#   prints 4.9 TB/s, and AWS's guide for kernels prints 4.7 TB/s. A profile taken on the hardware states 4.715 TB/s. We use the larger value,
+#   which the printed totals of the UltraServers also give, and carry the smaller one as the low end.
+# * **Trainium1, BF16.** An older page of AWS prints 210 TFLOP/s, the newer ones print 190. We use the newer value.
+# * **Trainium1, INT8.** AWS prints a rate, but no documented instruction of its cores multiplies INT8. It is kept as printed and is no peak here.
+# * **Trainium3, plain FP8.** AWS prints the MXFP8 rate in a row headed FP8. Its page of the core and its kernel guide give that rate to the MX
+#   formats alone, and the one instruction for plain FP8 doubles BF16. So plain FP8 counts as twice BF16, and it is marked as our estimate.
+# * **Chip or core.** The peak that AWS prints for a chip is a few percent more than its cores times the peak that AWS prints for a core. This
+#   chapter uses the chip's value; array times clock gives the core's value.
+# * **GB or GiB.** Capacity is what the device lists, wherever a listing was found.
+# ```
+
+# %% tags=["hide-input"]
+shown = list(dict.fromkeys([*GENERATIONS, spec.id, *(tm.chip(name).id for name in comparators)]))
+charts.table(tables.rulings(shown), caption="Every ruling, with its reason", download="rulings", file_only=True)
+
+# %% tags=["hide-input"]
+about = ["peak_flop_per_s", "printed_peak_op_per_s", "hbm_bytes_per_s", "hbm_bytes"]
+disputed = tables.disagreements(shown, about)
+charts.table(disputed, caption="The same, row by row, as each source prints it", download="disputed", file_only=True)
+
+# %% tags=["hide-input"]
+columns = ["kernel", "chip", "cores", "roofline_s", "measured_s", "source"]
+charts.table(kernels[columns], caption="Measured kernels and their roofline", download="kernels", file_only=True)
+
+# %% tags=["hide-input"]
+charts.table(tables.with_units(totals), caption="Every printed total", download="totals", file_only=True)
+
+# %% tags=["hide-input"]
+arrays = tables.arrays(GENERATIONS)
+assert (arrays.difference.abs() < 0.01).all()
+charts.table(arrays, caption="Array times clock, and the printed peak", download="arrays", file_only=True)
+
+# %% tags=["hide-input"]
+shares = printed.measured_share_of_peak()
+charts.table(shares, caption="Published shares of the peak", download="published-shares", file_only=True)
 
 # %% [markdown]
 # ## Sources
 
 # %% tags=["hide-input"]
 used = tm.facts()
-about = used.quantity.isin(["peak_flop_per_s", "printed_peak_op_per_s", "hbm_bytes_per_s", "hbm_bytes"])
-used = used[about & used.entity.isin(shown)]
+used = used[used.quantity.isin(about) & used.entity.isin(shown)]
 charts.table(common.bibliography(used.source), caption="Sources of the figures in this chapter", download="sources")

@@ -1,46 +1,101 @@
-"""Tables that compare chips: rooflines, arrays, formats of weights, ceilings of a multiply, and disputed facts."""
+"""Tables and the drawing of the chapter on what limits a chip: arrays, formats, disputed facts, and reuse."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
-from trnbook.chapters import common
+from trnbook.chapters import common, guard
+from trnbook.drawings.chip import bold, label
+from trnbook.drawings.svg import Drawing, arrow, path, rect
 from trnbook.shared.ledger import shortened
-from trnmodel.arguments import chosen, listed, numbers
+from trnmodel.arguments import TINY, listed, number
 from trnmodel.catalog import load
-from trnmodel.catalog.specs import Chip, Engine, Precision
-from trnmodel.formulas import roofline
+from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.result import tidy
+from trnmodel.search.choice import Choice
 from trnmodel.units import format_quantity
 
 _PEAKS = ("peak_flop_per_s", "sparse_peak_flop_per_s", "hbm_bytes", "hbm_bytes_per_s")
+FORMATS = ("bf16", "cfp8", "mxfp8", "fp8", "int8")  # of arithmetic, as the chapter prefers them
+_USES, _SIDE = (1, 16, 64, 256), 9.0  # sequences of the frames of a drawing, and pixels from use to use
+_LONGEST = 600.0  # bar of a drawing [px]
 
 
-def rooflines(chips: Iterable[str | Chip], dtypes: Iterable[str], intensity_flop_per_byte: ArrayLike) -> pd.DataFrame:
-    """Return the attainable rate over arithmetic intensity, per chip and compute dtype with a printed peak.
-
-    Returns
-    -------
-    table : pandas.DataFrame
-        chip, dtype, intensity_flop_per_byte, attainable_flop_per_s, bound ("memory" or "compute"), estimate.
+def subject(chip: str | Chip) -> tuple[Chip, str, float]:
+    """Return a chip, the first of `FORMATS` in which it has a peak, and the bytes of a value in it.
 
     Examples
     --------
-    >>> rooflines(["trainium2"], ["bf16"], [1.0, 1000.0]).bound.tolist()
-    ['memory', 'compute']
+    >>> subject("trainium3")[1:]
+    ('bf16', 2.0)
     """
-    intensity, rows = np.atleast_1d(numbers("intensity_flop_per_byte", intensity_flop_per_byte)), []
-    for chip, dtype in common.with_peak(chips, dtypes):
-        rate = roofline.attainable_flop_per_s(intensity, chip.peak(dtype), chip.hbm_bytes_per_s)
-        bound = np.where(rate < chip.peak(dtype), "memory", "compute")
-        columns = {"intensity_flop_per_byte": intensity, "attainable_flop_per_s": rate, "bound": bound}
-        estimate = f"peak_flop_per_s[{dtype}]" in chip.estimates
-        rows.append({"chip": chip.name, "dtype": dtype, **columns, "estimate": estimate})
-    return tidy(rows)
+    spec = load.chip(chip)
+    dtype = next((name for name in FORMATS if name in spec.peak_flop_per_s), "")
+    guard.need(dtype != "", f"chip = {spec.id!r} has no printed peak in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
+    return spec, dtype, stored_bytes(dtype)
+
+
+def answer(chip: Chip, dtype: str, ridge_flop_per_byte: float, comparators: Iterable[str]) -> str:
+    """Return the card that opens the chapter, with the lowest and the highest comparator, and how sure it is.
+
+    Examples
+    --------
+    >>> print(answer(load.chip("trainium2"), "bf16", 230.0, ["h100"]).splitlines()[0])
+    > **230 FLOP/byte** (ideal): a BF16 program that does less work per byte it reads waits for the memory of Trainium2.
+    """
+    low, high = chip.range(f"peak_flop_per_s[{dtype}]")
+    slow, fast = chip.range("hbm_bytes_per_s")
+    known = [name for name in comparators if dtype in load.chip(name).peak_flop_per_s]
+    rivals = common.peaks(known, [dtype]).sort_values("ridge_flop_per_byte", kind="stable") if known else None
+    named = {} if rivals is None else dict(zip(rivals.chip, rivals.ridge_flop_per_byte, strict=True))
+    ends = dict.fromkeys([*list(named)[:1], *list(named)[-1:]])
+    ours = f"peak_flop_per_s[{dtype}]" in chip.estimates
+    return common.card(
+        f"{ridge_flop_per_byte:,.0f} FLOP/byte",
+        f"a {dtype.upper()} program that does less work per byte it reads waits for the memory of {chip.name}",
+        mark="ideal",
+        rival="from " * (len(ends) > 1) + " to ".join(f"{named[name]:,.0f} on {name}" for name in ends),
+        rank="In comparison",
+        alone="" if named else f"no comparator has a peak in {dtype.upper()}",
+        proof="Check against numbers that are not ours",
+        more=f"**How sure?** It is {'our estimate of the' if ours else 'the printed'} peak over the printed bandwidth, "
+        "without losses of software. "
+        f"Open disagreements between sources move it by at most {high / low * fast / slow - 1:.0%}.",
+    )
+
+
+def stored_bytes(dtype: str) -> float:
+    """Return the bytes that a value of a format takes in memory, its part of a shared scale included.
+
+    Examples
+    --------
+    >>> stored_bytes("bf16"), stored_bytes("mxfp8")
+    (2.0, 1.03125)
+    """
+    return float(load.dtypes()[dtype])
+
+
+def on_the_roofline(best: Choice) -> dict:
+    """Return a plan's decode step as a row: its mapping in short, its intensity, and the ridge point of its chip.
+
+    Examples
+    --------
+    >>> from trnbook.shared import case
+    >>> on_the_roofline(case.choice("deepseek-v3", "trn2.48xlarge"))["sequences"]
+    16
+    """
+    step, chip = best.step, best.system.chip
+    return {
+        "model": best.question.model.id,
+        "system": best.system.id,
+        "sequences": int(step.batch),
+        "compute": step.precision.compute,
+        "peak_flop_per_s": chip.peak(step.precision.compute),
+        "hbm_bytes_per_s": chip.hbm_bytes_per_s,
+        "intensity_flop_per_byte": float(step.work_flop_per_rank / step.moved_bytes_per_rank),
+    }
 
 
 def arrays(chips: Iterable[str | Chip]) -> pd.DataFrame:
@@ -73,10 +128,9 @@ def arrays(chips: Iterable[str | Chip]) -> pd.DataFrame:
 
 
 def weight_formats(chip: str | Chip, precisions: Iterable[str | Precision]) -> pd.DataFrame:
-    """Return what a weight format means for decode: bytes per weight, weights/s, batch at the ridge point.
+    """Return how a chip stores and multiplies weights in a format: bytes per weight, peak, weights/s from HBM.
 
-    The batch at the ridge is where 2 FLOP per weight and sequence take as long as reading the weight once. A format
-    whose compute dtype has no printed peak on the chip is left out.
+    A format whose compute dtype has no peak on the chip is left out.
 
     Examples
     --------
@@ -89,70 +143,89 @@ def weight_formats(chip: str | Chip, precisions: Iterable[str | Precision]) -> p
         if precision.compute not in chip.peak_flop_per_s:
             continue
         stored = precision.storage_bytes("weights")
-        ridge = roofline.ridge_point_flop_per_byte(chip.peak(precision.compute), chip.hbm_bytes_per_s)
         rows.append(
             {
                 "precision": precision.name,
                 "storage": precision.weights,
                 "compute": precision.compute,
                 "bytes_per_weight": stored,
+                "peak_flop_per_s": chip.peak(precision.compute),
                 "weights_per_s": chip.hbm_bytes_per_s / stored,
-                "speed_over_bf16": load.dtypes()["bf16"] / stored,
-                "batch_at_ridge": float(ridge) * stored / 2,
                 "estimate": f"peak_flop_per_s[{precision.compute}]" in chip.estimates,
             }
         )
     return tidy(rows)
 
 
-def matmul_ceilings(chip: str | Chip, dtype: str, side: ArrayLike) -> pd.DataFrame:
-    """Return the ceilings of a square matrix multiply spread over the cores of a chip, level by level.
-
-    Each core multiplies its share of the rows by the whole other operand. HBM and DMA carry the traffic of blocks of
-    which three fill SBUF; SBUF feeds TensorE full tiles; the link brings one operand from the neighbours. A chip
-    without NeuronCores shows its HBM at perfect reuse.
+def reuse(chip: str | Chip, bytes_per_weight: float, batch_at_ridge: float) -> Drawing:
+    """Return the drawing of one weight that is read once and multiplied for every sequence of a batch.
 
     Parameters
     ----------
     chip : str or Chip
-        The chip.
-    dtype : str
-        Compute and storage dtype.
-    side : array_like
-        Rows, columns and depth of the multiply, N. [-]
+        The chip, by id or object. [-]
+    bytes_per_weight : float
+        Bytes that a weight takes in HBM. [B]
+    batch_at_ridge : float
+        Sequences for which multiplying takes as long as reading. [-]
 
     Returns
     -------
-    table : pandas.DataFrame
-        side, level ("compute", "HBM", "SBUF", "DMA", "link"), ceiling_flop_per_s.
+    drawing : Drawing
+        A frame for each of four batches. [-]
 
     Examples
     --------
-    >>> table = matmul_ceilings("trainium2", "bf16", [16384.0])
-    >>> table.sort_values("ceiling_flop_per_s", kind="stable").level.iloc[0]
-    'compute'
+    >>> list(reuse("trainium2", 2.0, 230.0).frames)
+    ['1 sequence', '16 sequences', '64 sequences', '256 sequences']
     """
-    chip, n = load.chip(chip), np.atleast_1d(numbers("side", side, 1))
-    work, element = 2 * n**3, chosen("dtype", dtype, load.dtypes())
-    block = n
-    ceilings = {"compute": np.full_like(n, chip.peak(dtype))}
-    if chip.core:
-        block = np.minimum(n / np.sqrt(chip.cores), np.sqrt(chip.core.sbuf_bytes / (3 * element)))
-        ceilings["SBUF"] = np.full_like(n, chip.cores * _sbuf_ceiling(chip.core.tensor, dtype))
-    intensity = work / ((work / block + n**2) * element)
-    ceilings["HBM"] = intensity * chip.hbm_bytes_per_s
-    if chip.core:
-        ceilings["DMA"] = intensity * chip.cores * chip.core.dma_engines * chip.core.dma_engine_bytes_per_s
-    ceilings["link"] = work / (n**2 * element) * chip.scaleup_bytes_per_s_per_dir
-    return tidy({"side": n, "level": level, "ceiling_flop_per_s": rate} for level, rate in ceilings.items())
+    name = load.chip(chip).name
+    stored, ridge = number("bytes_per_weight", bytes_per_weight, TINY), number("batch_at_ridge", batch_at_ridge, TINY)
+    read = _LONGEST / max(_USES[-1] / ridge, 1.0)
+
+    def frame(uses: int) -> list[str]:
+        ratio = uses / ridge
+        waits = "the engine waits" if ratio < 1 else "HBM waits"
+        return [
+            path(_squares(uses), accent="a"),
+            bold(606, 24, f"{uses:,} x 2 FLOP", accent="a"),
+            rect(150, 196, max(read * ratio, 1.5), 30, accent="a", radius=0),
+            label(150, 250, f"Multiplying takes {ratio:.2g} times as long as reading: {waits}.", anchor="start"),
+        ]
+
+    size = f"{stored:.3g} byte{'s' if stored != 1 else ''}"
+    marks = [
+        bold(75, 24, "HBM"),
+        rect(10, 36, 130, 100, accent="b"),
+        label(75, 92, "one weight"),
+        bold(290, 74, size, accent="b"),
+        arrow(150, 88, 444, 88, accent="b", wide=3),
+        label(290, 118, "read once"),
+        rect(456, 36, 300, 100),
+        bold(10, 181, "reading", anchor="start", accent="b"),
+        rect(150, 160, read, 30, accent="b", radius=0),
+        bold(10, 217, "multiplying", anchor="start", accent="a"),
+    ]
+    frames = {f"{n} sequence{'s' if n > 1 else ''}": frame(n) for n in _USES}
+    return Drawing(
+        "reuse",
+        "A weight is read once and used for every sequence",
+        264,
+        marks,
+        frames,
+        note=f"One square is one sequence; the bars are times on {name}.",
+        alt=f"HBM sends a weight once; the engine multiplies it once for each sequence. On {name} both take as long "
+        f"at a batch of {ridge:,.0f}.",
+    )
 
 
-def _sbuf_ceiling(tensor: Engine, dtype: str) -> float:
-    """Rate at which SBUF feeds TensorE full tiles, moving and stationary operand once each, in FLOP/s."""
-    widths = tensor.elements_per_cycle
-    width = next(widths[key] for key in (dtype, "bf16", "input") if key in widths)
-    moving, stationary = tensor.max_moving_cols, tensor.max_stationary_cols
-    return 2 * stationary * moving / (moving + stationary) * width * tensor.clock_hz
+def _squares(uses: int) -> str:
+    """Return the path of one small square per use, in rows of 32."""
+    corners = (divmod(i, 32) for i in range(uses))
+    half = _SIDE - 2.5
+    return "".join(
+        f"M{464.5 + column * _SIDE:g} {46.5 + row * _SIDE:g}h{half:g}v{half:g}h-{half:g}z" for row, column in corners
+    )
 
 
 def with_units(totals: pd.DataFrame) -> pd.DataFrame:

@@ -1,18 +1,20 @@
-"""Compare chips with other people's figures: printed totals of instances, and measured shares of the peak."""
+"""Compare chips with other people's figures: printed totals of instances, measured kernels and shares of the peak."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from trnmodel.catalog import load, systems
-from trnmodel.evidence.rows import MEASURED, read_table
+from trnmodel.evidence.rows import MEASURED, PRODUCTS, read_table
+from trnmodel.units import MS, US
 
 if TYPE_CHECKING:
     import pandas as pd
 
+_CHIPS = {"trn1": "trainium1", "trn2": "trainium2", "trn3": "trainium3"}
 _TOTALS = ("peak_flop_per_s", "sparse_peak_flop_per_s", "hbm_bytes", "hbm_bytes_per_s")
 
 
@@ -75,3 +77,67 @@ def measured_share_of_peak() -> pd.DataFrame:
     share = rows.value.astype(float) / 100
     columns = {"kernel": rows.workload, "instance": rows.instance, "dtype": rows.precision, "share_of_peak": share}
     return pd.DataFrame(columns | {"source": rows.source, "note": rows.note}).reset_index(drop=True)
+
+
+def measured_kernels() -> pd.DataFrame:
+    """Return all kernels whose time, work and HBM traffic others published, with the rates of the cores they ran on.
+
+    Cores have their part of the chip. The FLOP are those that the profiler counted, or those of a matrix product.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        kernel, chip, cores, peak_flop_per_s, hbm_bytes_per_s, work_flop, moved_bytes, measured_s, source.
+
+    Examples
+    --------
+    >>> measured_kernels().groupby("chip").size().to_dict()
+    {'Trainium1': 8, 'Trainium3': 38}
+    """
+    import pandas as pd
+
+    return pd.DataFrame([*_products(), *_profiled()])
+
+
+def _on_cores(chip: str, cores: float, dtype: str) -> dict:
+    """Return the part of a chip's peak and HBM bandwidth that some of its cores have."""
+    spec = load.chip(chip)
+    part = cores / spec.cores
+    columns = {"chip": spec.name, "cores": int(cores)}
+    return columns | {"peak_flop_per_s": spec.peak(dtype) * part, "hbm_bytes_per_s": spec.hbm_bytes_per_s * part}
+
+
+def _products() -> Iterator[dict]:
+    """Yield the matrix products on Trainium3 that SemiAnalysis measured."""
+    for row in read_table(PRODUCTS).itertuples():
+        m, k, n = int(row.m), int(row.k), int(row.n)
+        yield {
+            "kernel": f"{m:,} x {k:,} by {k:,} x {n:,}",
+            **_on_cores("trainium3", float(row.lnc), row.dtype),
+            "work_flop": 2.0 * m * k * n,
+            "moved_bytes": float(row.hbm_read_bytes) + float(row.hbm_write_bytes),
+            "measured_s": float(row.time_us) * US,
+            "source": row.source,
+        }
+
+
+def _profiled() -> Iterator[dict]:
+    """Yield kernels of the collected measurements for which a profile has bytes, FLOP and time."""
+    rows = read_table(MEASURED)
+    rows = rows[rows.kind.str.startswith("kernel")]
+    for (source, kernel), one in rows.groupby(["source", "workload"], sort=False):
+        values = dict(zip(one.metric, one.value, strict=True))
+        if "silu" in kernel:
+            values.setdefault("hardware_flops", "0")  # it multiplies no matrices
+        time_ms = values.get("latency", values.get("total_time"))
+        if {"hbm_read_bytes", "hbm_write_bytes", "hardware_flops"} <= values.keys() and time_ms:
+            first = one.iloc[0]
+            chip, dtype = _CHIPS[first.instance[:4]], "mxfp8" if first.precision.startswith("MXFP8") else "bf16"
+            yield {
+                "kernel": kernel,
+                **_on_cores(chip, float(first.n_cores_used), dtype),
+                "work_flop": float(values["hardware_flops"]),
+                "moved_bytes": float(values["hbm_read_bytes"]) + float(values["hbm_write_bytes"]),
+                "measured_s": float(time_ms) * MS,
+                "source": source,
+            }

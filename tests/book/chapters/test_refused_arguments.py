@@ -35,11 +35,10 @@ SHAPE = {"batch": 16, "context": 2048}
 REQUEST = tm.Request(1024, 128)
 SERVED = {"max_batch": 16, "request": REQUEST}
 CALLS = [
-    (chip_roofline.rooflines, {"chips": ["trainium2"], "dtypes": ["bf16"], "intensity_flop_per_byte": [300.0]}),
     (common.peaks, {"chips": ["trainium2"], "dtypes": ["bf16"]}),
     (chip_roofline.arrays, {"chips": ["trainium2"]}),
     (chip_roofline.weight_formats, {"chip": "trainium3", "precisions": ["bf16"]}),
-    (chip_roofline.matmul_ceilings, {"chip": "trainium2", "dtype": "bf16", "side": [256.0]}),
+    (chip_roofline.reuse, {"chip": "trainium2", "bytes_per_weight": 2.0, "batch_at_ridge": 230.0}),
     (chip_roofline.disagreements, {"entities": ["trainium1"], "quantities": ["hbm_bytes"]}),
     (chip_roofline.rulings, {"entities": ["trainium1"]}),
     (Deployment.fit, {"self": D, **SHAPE}),
