@@ -54,17 +54,29 @@ def calls_model(source: str) -> bool:
     --------
     >>> calls_model("step = tm.decode_step(m, s)"), calls_model("charts.bars(step)"), calls_model("a = (")
     (True, False, False)
+    >>> calls_model("tm.kernel.dma(chip, 2**20, 512)")
+    True
     """
     try:
         tree = ast.parse(source)
     except SyntaxError:
         return False
     called = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
-    return any(isinstance(one, ast.Attribute) and one.attr in MODELS and not _of_charts(one) for one in called)
+    return any(isinstance(one, ast.Attribute) and bool(_path(one) & MODELS) and not _of_charts(one) for one in called)
+
+
+def _path(one: ast.Attribute) -> set[str]:
+    """Return the name of a called function, with that of its module where this is one of `tm`."""
+    module = one.value
+    return {one.attr, module.attr} if isinstance(module, ast.Attribute) and _of(module, "tm") else {one.attr}
+
+
+def _of(one: ast.Attribute, *owners: str) -> bool:
+    return isinstance(one.value, ast.Name) and one.value.id in owners
 
 
 def _of_charts(one: ast.Attribute) -> bool:
-    return isinstance(one.value, ast.Name) and one.value.id in ("charts", "tables")
+    return _of(one, "charts", "tables")
 
 
 def sentences(text: str) -> Iterator[str]:
