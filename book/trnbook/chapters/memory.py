@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from trnbook.chapters.common import neuron_chips
-from trnmodel.arguments import share
+from trnmodel.arguments import number
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip
 from trnmodel.evidence import score
@@ -19,6 +19,7 @@ from trnmodel.kernels.engines import KernelTime
 from trnmodel.kernels.kernel import TransferTime
 from trnmodel.result import tidy
 from trnmodel.steps.answers import Step
+from trnmodel.units import format_quantity
 
 PROFILED = "trainium1"  # the chip of the profiles
 KINDS = {  # of kernels, by the group that compares them
@@ -79,7 +80,7 @@ def ceilings(chips: Iterable[str | Chip], reached: float) -> pd.DataFrame:
     >>> ceilings(["trainium2"], 0.5).bandwidth_bytes_per_s.div(1e12).tolist()
     [2.9, 2.944, 1.45]
     """
-    reached = share("reached", reached)
+    reached = number("reached", reached, 0.0, 1.0)
     rows = []
     for chip in neuron_chips(chips):
         rates = limits(chip)
@@ -96,17 +97,18 @@ def ceilings(chips: Iterable[str | Chip], reached: float) -> pd.DataFrame:
     return tidy(rows)
 
 
-def next_best(chip: str | Chip, chips: Iterable[str | Chip]) -> tuple[str, float, bool]:
-    """Return name and limit of the fastest other chip, and whether it is faster.
+def next_best(chip: str | Chip, chips: Iterable[str | Chip]) -> tuple[str, str]:
+    """Return the fastest other chip with its limit, and how it compares, as the card of the chapter says it.
 
     Examples
     --------
     >>> next_best("trainium2", ["trainium1", "trainium2", "trainium3"])
-    ('Trainium3', 4224000000000.0, True)
+    ('Trainium3, 4.22 TB/s', 'Ahead of it')
     """
     (own,) = neuron_chips([chip])
     best = max((one for one in neuron_chips(chips) if one.id != own.id), key=lambda one: limits(one).lower)
-    return best.name, limits(best).lower, limits(best).lower > limits(own).lower
+    ahead = limits(best).lower > limits(own).lower
+    return f"{best.name}, {format_quantity(limits(best).lower, 'B/s', 3)}", "Ahead of it" if ahead else "Next best"
 
 
 def pins(chips: Iterable[str | Chip]) -> pd.DataFrame:
@@ -156,37 +158,35 @@ def with_aws_figure(transfer: TransferTime) -> pd.DataFrame:
     rows = np.atleast_1d(transfer.row_bytes)
     rate = np.broadcast_to(transfer.moved_bytes / transfer.load_s, rows.shape)
     share_ = np.array([load.value("neuron-dma", "dma_relative_throughput", f"{row:.0f}") for row in rows])
-    curves = {"model": rate, "AWS's figure": share_ * rate.max()}
-    return tidy({"row_bytes": rows, "from": name, "bandwidth_bytes_per_s": curve} for name, curve in curves.items())
+    curves = {"model": rate, "AWS's figure, scaled to the same end": share_ * rate.max()}
+    return tidy({"row_bytes": rows, "level": name, "bandwidth_bytes_per_s": curve} for name, curve in curves.items())
 
 
 def by_engine(side: ArrayLike, product: KernelTime) -> pd.DataFrame:
     """Return the busy times of DMA and TensorE over the side of the output block that stays in SBUF."""
     busy = {"DMA engines": product.load_s + product.store_s, "TensorE": product.tensor_s}
-    return tidy({"side": np.asarray(side), "engine": engine, "busy_s": busy_s} for engine, busy_s in busy.items())
+    return tidy({"block_side": np.asarray(side), "engine": engine, "busy_s": busy_s} for engine, busy_s in busy.items())
 
 
-def reads(steps: Mapping[tuple[str, str], Step]) -> pd.DataFrame:
-    """Return the time that reading takes in each step, by what is read.
-
-    Parameters
-    ----------
-    steps : mapping
-        Step by model and system. [-]
+def reads(steps: Iterable[Step]) -> pd.DataFrame:
+    """Return the time that reading takes in each step, by what is read; steps of one model and chip count once.
 
     Returns
     -------
     table : pandas.DataFrame
-        case, read ("attention weights", "experts and feed-forward", "output head", "cache") and memory_s.
+        case, read ("feed-forward and experts", "attention weights", "output head, norms", "cache") and memory_s.
     """
-    rows = []
-    for (name, system), step in steps.items():
+    cases = dict[str, dict[str, float]]()
+    for step in steps:
         parts = dict.fromkeys(("feed-forward and experts", "attention weights", "output head, norms", "cache"), 0.0)
         for line, times in step.breakdown().items():
             parts[_read(line.rpartition(": ")[2])] += float(times.memory_s)
-        case = f"{name}, {system}"
-        rows += [{"case": case, "read": read, "memory_s": memory_s} for read, memory_s in parts.items()]
-    return tidy(rows)
+        cases[f"{step.model.id}, {step.question.setting.at.chip.name}"] = parts
+    return tidy(
+        {"case": case, "read": read, "memory_s": memory_s}
+        for case, parts in cases.items()
+        for read, memory_s in parts.items()
+    )
 
 
 def _read(operator: str) -> str:
@@ -200,25 +200,17 @@ def _read(operator: str) -> str:
     return "output head, norms"
 
 
-def against_limit(steps: Mapping[tuple[str, str], Step]) -> pd.DataFrame:
-    """Return the rate at which each step reads weights, the limit of its chip, and the share of it.
+def changed(times_s: Mapping[str, float]) -> pd.DataFrame:
+    """Return times of reading by what was changed, with the first one, which is the reference, marked as such.
 
-    Returns
-    -------
-    table : pandas.DataFrame
-        system, weights_bytes_per_s (per chip), limit_bytes_per_s and limit_share; one row for each system.
+    Examples
+    --------
+    >>> changed({"as it is": 2.0, "twice": 4.0}).what.tolist()
+    ['reference', 'one change']
     """
-    rows = {}
-    for step in steps.values():
-        chip = step.question.setting.at.chip
-        rate, limit = step.stack.weight_stream_share * chip.hbm_bytes_per_s, limits(chip).lower
-        rows[step.system.name] = {
-            "system": step.system.name,
-            "weights_bytes_per_s": rate,
-            "limit_bytes_per_s": limit,
-            "limit_share": rate / limit,
-        }
-    return tidy(rows.values())
+    kinds = ["reference", *["one change"] * (len(times_s) - 1)]
+    rows = zip(times_s.items(), kinds, strict=True)
+    return tidy({"change": name, "memory_s": float(time_s), "what": kind} for (name, time_s), kind in rows)
 
 
 def decode_bytes(profiles: pd.DataFrame) -> pd.DataFrame:
@@ -266,6 +258,12 @@ def host_bytes_per_s() -> float:
 
 
 def start_up(weight_bytes: float, load_s: Mapping[str, float], chip: str | Chip) -> pd.DataFrame:
-    """Return the time to load weights by each way of loading, and to read them once from HBM at its limit."""
+    """Return the time to load weights by each way of loading, and to read them once from HBM at its limit, as printed.
+
+    Examples
+    --------
+    >>> start_up(42.24e9, {"Load": 10.0}, "trainium3").time.tolist()
+    ['10 s', '10 ms']
+    """
     times = {**load_s, "Read once from HBM": weight_bytes / limits(chip).lower}
-    return tidy({"action": action, "time_s": float(time_s)} for action, time_s in times.items())
+    return tidy({"action": action, "time": format_quantity(float(time_s), "s", 3)} for action, time_s in times.items())
