@@ -20,7 +20,6 @@ storage_bytes_per_s: float = 4e9
 
 # %% tags=["hide-input"]
 import numpy as np
-import pandas as pd
 from IPython.display import Markdown
 
 import trnmodel as tm
@@ -43,13 +42,13 @@ rival, rank = tables.next_best(spec, CHIPS)
 Markdown(
     common.card(
         tm.units.format_quantity(tables.limits(spec).lower, "B/s", 3),
-        f"the most that {spec.name} can read from its memory (HBM). It is the lower of two printed rates, that of the "
-        "memory and that of the DMA engines which copy from it",
+        f"the most that {spec.name} can read from its memory (HBM). Two printed rates limit it, that of the memory and "
+        "that of the DMA engines which copy from it, and this is the lower one",
         mark="ideal",
         rival=rival,
         rank=rank,
         proof="Check: bytes that a profiler counted",
-        more=f"How sure: the rates are AWS's. Half of the models profiled on Trainium1 reached {reached:.0%} of the lower one or more.",
+        more=f"How sure: the rates are AWS's. Half of the models profiled on Trainium1 reached at least {reached:.0%} of the lower one.",
     )
 )
 
@@ -75,8 +74,9 @@ case.table("memory")
 # %% [markdown]
 # ## Why bandwidth decides
 #
-# When a model generates text, each step reads its weights from HBM, the stacked memory next to the chip, and uses every weight once
-# per sequence. With few sequences the compute engines have little to do between two reads, so the step takes as long as its reads:
+# When a model generates text, each step reads the weights that it needs from HBM, the stacked memory next to the chip, and uses each of
+# them once per token. With few tokens in a batch the compute engines have little to do between two reads. The step then takes as long as
+# its reads or longer:
 #
 # $$t \ge \frac{V}{B}$$
 #
@@ -92,7 +92,7 @@ case.table("memory")
 drawings.ways_to_hbm(chip)
 
 # %% [markdown]
-# The pins of the memory give one rate, the engines pass another, and the lower one limits:
+# The pins of the memory give one rate, the DMA engines another, and the lower one is the limit:
 #
 # $$B_\mathrm{HBM} = r\,w\,n \qquad B_\mathrm{DMA} = c\,e\,b_e \qquad B = \min(B_\mathrm{HBM},\; B_\mathrm{DMA})$$
 #
@@ -201,12 +201,12 @@ charts.lines(
 ).properties(height=180)
 
 # %% [markdown]
-# To the right of the crossing the DMA engines have time to spare. A decode step cannot go there: its result has one row per token in the
-# batch, so its blocks are as low as the batch is small. That is why a step of the running case waits for its reads.
+# To the right of the crossing the DMA engines have time to spare. A decode step cannot go there. Its result has one row per token in the
+# batch, so a small batch makes a flat block. That is why reads take longer than multiplications in every column of the running case.
 #
 # ## The line of the running case
 #
-# A rank is the share of the machine that runs one part of the model, here two physical cores that work as one. It reads weights and the
+# A rank is the share of the machine that runs one part of the model, here two physical cores that work as one (LNC 2). It reads weights and the
 # cache of keys and values at different shares of its bandwidth:
 #
 # $$t = \frac{V_w}{\eta_w B_r} + \frac{V_c}{\eta_c B_r}$$
@@ -291,7 +291,7 @@ charts.table(tables.checks(profiles, kernels), caption="Errors of what this chap
 # %% [markdown]
 # ## What moves the answer
 #
-# Take the step of Llama-3.3-70B on trn2.48xlarge again and change one thing at a time. Twice the ranks should halve the reads of each, because
+# Take the step of Llama-3.3-70B on trn2.48xlarge again and change something. Twice the ranks should halve the reads of each, because
 # the weights are cut. Twice the sequences should add little, because they share the weights. Change a line of the cell and look:
 
 # %%
@@ -303,8 +303,8 @@ changes = {
     "twice the sequences": {"batch": 8},
     "twice the context": {"context": 8704, "max_context": 9216},
     "twice the ranks": {"mapping": tm.Mapping(tp=8)},
-    "the chip of Trainium3": trainium3,
-    "that, with weights of 4 bits": trainium3 | {"precision": "w4a8"},
+    "on Trainium3": trainium3,
+    "on Trainium3, weights of 4 bits": trainium3 | {"precision": "w4a8"},
 }
 moved = {name: tm.decode_step(**ask | change).memory_s for name, change in changes.items()}
 
@@ -373,7 +373,7 @@ engines = spec.core.dma_engines * spec.core.dma_engine_bytes_per_s
 taken = np.array([0.0, 0.25, 0.5]) * engines
 product = tm.kernel.matmul(chip, 16, 4096, 4096, collective_bytes_per_s=taken)
 charts.table(
-    pd.DataFrame({"collective_share": taken / engines, "time_s": product.time_s}),
+    product.to_frame()[["time_s"]].assign(collective_share=taken / engines),
     caption="A product while exchanges take a share of DMA",
     download="contention",
 )

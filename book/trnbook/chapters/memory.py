@@ -206,9 +206,9 @@ def changed(times_s: Mapping[str, float]) -> pd.DataFrame:
     Examples
     --------
     >>> changed({"as it is": 2.0, "twice": 4.0}).what.tolist()
-    ['reference', 'one change']
+    ['reference', 'changed']
     """
-    kinds = ["reference", *["one change"] * (len(times_s) - 1)]
+    kinds = ["reference", *["changed"] * (len(times_s) - 1)]
     rows = zip(times_s.items(), kinds, strict=True)
     return tidy({"change": name, "memory_s": float(time_s), "what": kind} for (name, time_s), kind in rows)
 

@@ -171,7 +171,7 @@ def test_both_racks_of_trainium3_have_one_bar():
 
 def test_the_reference_is_marked():
     table = memory.changed({"as it is": 1.0, "twice": 2.0, "half": 0.5})
-    assert table.what.tolist() == ["reference", "one change", "one change"]
+    assert table.what.tolist() == ["reference", "changed", "changed"]
     assert table.memory_s.tolist() == [1.0, 2.0, 0.5]
 
 
