@@ -373,7 +373,7 @@ engines = spec.core.dma_engines * spec.core.dma_engine_bytes_per_s
 taken = np.array([0.0, 0.25, 0.5]) * engines
 product = tm.kernel.matmul(chip, 16, 4096, 4096, collective_bytes_per_s=taken)
 charts.table(
-    product.to_frame()[["time_s"]].assign(collective_share=taken / engines),
+    product.to_frame().assign(collective_share=taken / engines)[["collective_share", "time_s"]],
     caption="A product while exchanges take a share of DMA",
     download="contention",
 )
