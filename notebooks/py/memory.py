@@ -9,7 +9,7 @@
 # ---
 
 # %% [markdown]
-# # How fast is the memory?
+# # How fast do bytes reach a NeuronCore?
 
 # %% tags=["parameters"]
 chip: str = "trainium3"
@@ -26,50 +26,40 @@ import trnmodel as tm
 from trnbook import charts
 from trnbook.chapters import common, guard
 from trnbook.chapters import memory as tables
-from trnbook.shared import case, kernels
-from trnmodel.catalog import load
-from trnmodel.evidence import score
+from trnbook.drawings import chip as drawings
+from trnbook.shared import case
 from trnmodel.evidence import tables as evidence
-from trnmodel.formulas import memory
-from trnmodel.units import MIB, TB, format_digits, format_quantity, format_within
 
-GENERATIONS = ["trainium1", "trainium2", "trainium3"]
 spec, m = tm.chip(chip), tm.model(model)
 guard.neuroncore(chip=spec)
 guard.above_zero(row_bytes=row_bytes, storage_bytes_per_s=storage_bytes_per_s)
-weights = float(m.weight_bytes_read(1, precision))
-profiles = evidence.table("profiles", phase="decode")
-reached = tables.share_of_read_limit(profiles)
-levels = tables.decode_levels(spec, weights, reached)
 
 # %% tags=["hide-input"]
-hbm, limit, _ = (format_quantity(rate, "B/s", 3) for rate in levels.bandwidth_bytes_per_s)
-low, high = (format_quantity(end, "B/s") for end in spec.range("hbm_bytes_per_s"))
-narrow = levels.bandwidth_bytes_per_s[1] < levels.bandwidth_bytes_per_s[0]
-band = np.array([1, *(profiles.mbu / profiles.mbu_predicted).quantile([0.05, 0.95]) / reached])
-theirs = f"AWS prints {format_quantity(spec.dma_bytes_per_s, 'B/s')}" if spec.dma_bytes_per_s > 0 else "no rate printed"
-others = [tm.chip(name) for name in GENERATIONS if name != spec.id]
-rivals = {one.name: tables.decode_levels(one, weights, reached).bandwidth_bytes_per_s[2] for one in others}
-fastest = max(rivals, key=rivals.get)
-speeds = [format_digits(rate, 3) for rate in levels.tokens_per_s[:2]] + [format_within(*levels.tokens_per_s[2] * band)]
+CHIPS = ["trainium1", "trainium2", "trainium3"]
+profiles = evidence.table("profiles", phase="decode")
+reached = tables.share_of_limit(profiles)
+rival, rank = tables.next_best(spec, CHIPS)
 Markdown(
     common.card(
-        tuple(levels.bandwidth_bytes_per_s[2] * band),
-        f"{spec.name} reads so much while it decodes, {reached:.0%} of its narrower door"
-        + (
-            ", in the median of models"
-            if spec.id == tables.PROFILED
-            else f" as models do on {tm.chip(tables.PROFILED).name}"
-        ),
-        unit="B/s",
-        mark="measured" if spec.id == tables.PROFILED else "extrapolated",
-        rival=f"{fastest} {format_within(*rivals[fastest] * band, 'B/s')}",
-        rank="Ahead of it" if rivals[fastest] > levels.bandwidth_bytes_per_s[2] else "Next best",
-        proof="Check: bytes and bandwidth that a profiler counted",
-        more=f"HBM gives {hbm} as printed{f' (sources leave {low} to {high} open)' if low != high else ''}, the DMA engines of the cores "
-        f"{f'pass {limit}' if narrow else 'pass all of it'} ({theirs}). For {m.id} in {precision.upper()}, "
-        f"{format_quantity(weights, 'B', 3)} a step, HBM, engines and decoding allow {', '.join(speeds[:2])} and {speeds[2]} tokens a second for one sequence.",
+        tm.units.format_quantity(tables.limits(spec).lower, "B/s", 3),
+        f"the most that {spec.name} can read from its memory (HBM). Two printed rates limit it, that of the memory and "
+        "that of the DMA engines which copy from it, and this is the lower one",
+        mark="ideal",
+        rival=rival,
+        rank=rank,
+        proof="Check: bytes that a profiler counted",
+        more=f"How sure: the rates are AWS's. Half of the models profiled on Trainium1 reached at least {reached:.0%} of the lower one.",
     )
+)
+
+# %% tags=["hide-input"]
+charts.bars(
+    tables.ceilings(CHIPS, reached),
+    x="chip",
+    y="bandwidth_bytes_per_s",
+    color="level",
+    caption="Only Trainium2's DMA engines pass all that HBM gives",
+    under="per chip; decoding: the share that models reached on Trainium1",
 )
 
 # %% [markdown]
@@ -82,296 +72,355 @@ Markdown(
 case.table("memory")
 
 # %% [markdown]
-# ## Notation
+# ## Why bandwidth decides
+#
+# When a model generates text, each step reads the weights that it needs from HBM, the stacked memory next to the chip, and uses each of
+# them once per token. With few tokens in a batch the compute engines have little to do between two reads. The step then takes as long as
+# its reads or longer:
+#
+# $$t \ge \frac{V}{B}$$
+#
+# $V$ is what a step reads on one chip, in bytes, and $B$ is the rate at which these bytes arrive.
+#
+# ## Two rates that every byte must pass
+#
+# A NeuronCore computes only on data in its own two memories. The larger one, SBUF, holds operands; the smaller one, PSUM, collects the
+# sums of TensorE, the matrix engine. Neither is a cache: nothing arrives unless the program asks for it. The program asks a DMA engine
+# (direct memory access), which copies rows from HBM to SBUF while the compute engines work on the rows before.
+
+# %%
+drawings.ways_to_hbm(chip)
+
+# %% [markdown]
+# The pins of the memory give one rate, the DMA engines another, and the lower one is the limit:
+#
+# $$B_\mathrm{HBM} = r\,w\,n \qquad B_\mathrm{DMA} = c\,e\,b_e \qquad B = \min(B_\mathrm{HBM},\; B_\mathrm{DMA})$$
+#
+# $r$ is the rate of one data pin, $w$ the number of pins of a stack of memory, and $n$ the number of stacks. $c$ is the number of cores of the
+# chip, $e$ the number of DMA engines of a core, and $b_e$ what one engine copies per second.
+#
+# **By hand.** For Trainium3 the two products are:
+#
+# | | factors | rate |
+# |---|---|---|
+# | HBM | 9.6 Gb/s per pin x 1,024 pins x 4 stacks / 8 bits | 4.92 TB/s |
+# | DMA engines | 8 cores x 16 engines x 33 GB/s | 4.22 TB/s |
+#
+# SemiAnalysis prints the pin rate, AWS the bandwidth and the rate of an engine. AWS's pages disagree on the memory, 4.9 TB/s on one and
+# 4.7 TB/s on another. The limit is the same for both, because the engines are slower than either.
+
+
+# %%
+def limit_bytes_per_s(spec):
+    """Return the rate at which a chip can read its HBM."""
+    core = spec.core
+    return min(spec.hbm_bytes_per_s, spec.cores * core.dma_engines * core.dma_engine_bytes_per_s)
+
+
+assert round(9.6e9 / 8 * 1024 * 4 / 1e12, 2) == 4.92
+assert limit_bytes_per_s(tm.chip("trainium3")) == 8 * 16 * 33e9
+assert limit_bytes_per_s(spec) == tables.limits(spec).lower
+
+# %% [markdown]
+# ## A row must be long
+#
+# A transfer is a list of rows. A row is a stretch of bytes that lie together in HBM and go to one partition of SBUF. An engine needs the same
+# time to start a short row as to start a long one, so short rows waste it:
+#
+# $$t = \alpha + \frac{V}{\min(1,\; x/x_0)\; e\, b_e}$$
+#
+# $\alpha$ is the time before the first byte arrives, $V$ the bytes of the transfer, and $x$ the length of a row. $x_0$ is the length at which an
+# engine copies a row in the time that it takes to start the next one.
+#
+# **By hand.** One engine of Trainium2 copies 23 GB/s, and its $x_0$ is 2,485 B. It therefore starts a row every 108 ns, whether the row is full or
+# not. Sixteen engines with rows of 512 B then copy 76 GB/s. At this rate 1 MiB takes 13.8 µs.
+
+# %%
+start_s = 2485 / 23e9
+move = tm.kernel.dma("trainium2", 2**20, 512)
+assert round(start_s * 1e9) == 108
+assert round(16 * 512 / start_s / 1e9) == 76
+assert round(move.load_s * 1e6, 1) == 13.8
+
+# %%
+rows = 2.0 ** np.arange(5, 16)
+transfer = tm.kernel.dma(chip, 2**30, rows)
+own = tm.kernel.dma(chip, 2**20, row_bytes)
 
 # %% tags=["hide-input"]
-charts.table(
-    common.notation(
-        common.of_spec(
-            spec.core,
-            {
-                "dma_engines": "engines",
-                "dma_engine_bytes_per_s": "rate of one engine",
-                "dma_start_s": "alpha",
-                "dma_saturating_bytes": "row that saturates",
-                "sbuf_bytes": "S",
-                "psum_bytes": "PSUM",
-            },
-        )
-    ),
-    caption=f"What this chapter calls things, for one core of {spec.name}",
-    download="notation",
-)
-
-# %% [markdown]
-# ## From pins to bandwidth
-#
-# A stack has 1,024 data pins; its rate is theirs. $b = r\,w\,n$ for pin rate $r$, pins a stack $w$ and $n$ stacks.
-#
-# **By hand.** Trainium3: 9.6 Gb/s x 1,024 pins x 4 stacks / 8 = 4.92 TB/s; AWS prints 4.9. With 9.2 Gb/s, the grade of Micron's stacks
-# of 36 GB, it is 4.71; AWS's kernel guide prints 4.7. No page of AWS prints the pin rate, and that the pair of figures is this pair of
-# grades is our inference.
-
-# %%
-[float(memory.hbm_bytes_per_s(rate / 8, 1024, 4)) / TB for rate in (9.6e9, 9.2e9)]
-
-# %%
-pinned = tables.pins(GENERATIONS)
-product = ["chip", "pin_bytes_per_s", "pins", "stacks", "product_bytes_per_s", "error"]
-printed = ["printed_bytes_per_s", "printed_bytes_per_s_low", "printed_bytes_per_s_high"]
-charts.table(
-    pinned[[*product, *printed]],
-    caption="Pins x rate x stacks against the printed bandwidth, with the pair that sources leave open",
-    download="pins",
-)
-
-# %% [markdown]
-# The pin rate is the deep dive's, the bandwidth AWS's, so the product is a check.
-#
-# ## The door after the pins
-#
-# What HBM delivers passes the DMA engines of the cores, sixteen each. Their guide says what an engine reaches; the chip's page prints one
-# figure for all, in which inline compression or computation counts. The narrower of HBM and engines is the door.
-
-# %%
-limits = ["chip", "dma_bytes_per_s", "printed_dma_bytes_per_s", "printed_bytes_per_s", "door_bytes_per_s", "door_share"]
-charts.table(
-    pinned[limits],
-    caption="DMA engines at the rate that they reach, as AWS prints them for the chip, and the share of HBM that passes",
-    download="doors",
-)
-
-# %% tags=["hide-input"]
-behind = pinned[pinned.dma_bytes_per_s < pinned.printed_bytes_per_s].chip
-Markdown(
-    f"On {' and '.join(behind)} the engines are narrower than HBM. Of what AWS prints for them they reach "
-    + ", ".join(f"{row.dma_bytes_per_s / row.printed_dma_bytes_per_s:.0%} on {row.chip}" for row in pinned.itertuples())
-    + ". A share of HBM that one generation reached therefore says nothing of another; a share of the door may be carried over."
-)
-
-# %% [markdown]
-# ## One logical core's share
-
-# %%
-shares = common.logical_cores(["trainium2", "trainium3"])
-named = shares.set_index(["chip", "lnc"])
-alone, paired = (named.loc[tm.chip("trainium3").name].loc[lnc] for lnc in (1, 2))
-charts.bars(
-    shares,
-    x="lnc",
-    y="hbm_bytes",
-    color="chip",
-    caption=f"At LNC=2 a logical core of Trainium3 has {format_quantity(paired.hbm_bytes, 'B')}",
-    under=f"at LNC=1 two share them, so {format_quantity(alone.hbm_bytes, 'B')} each is a share, and the whisker what one reaches",
-)
-
-# %%
-charts.table(
-    shares.drop(columns="hbm_bytes_low"),
-    caption="Capacity (share, and what it reaches), bandwidth and DMA rate of one logical core",
-    download="logical-cores",
-)
-
-# %% [markdown]
-# ## DMA: rows must be long
-#
-# A DMA engine starts a row in a fixed time. Below about 2.4 KiB a row, throughput is proportional to the row; above, it is
-# the engine's rate.
-#
-# $$b = \min\Bigl(1,\; \frac{x}{x_0}\Bigr)\; n\, b_e, \qquad t = \alpha + \frac{m}{b}$$
-
-# %%
-curve = tables.dma_rows(chip)
-modelled = curve[curve["from"] == "model"]
-short = modelled[modelled.row_bytes >= 64].iloc[0]
 charts.lines(
-    curve,
+    tables.with_aws_figure(transfer),
     x="row_bytes",
     y="bandwidth_bytes_per_s",
-    color="from",
+    color="level",
     log_x=True,
-    log_y=True,
-    caption=f"Rows of {format_quantity(spec.core.dma_saturating_bytes, 'B')} saturate the DMA engines",
-    under=f"one core of {spec.name}; rows of {format_quantity(short.row_bytes, 'B')} reach {short.bandwidth_bytes_per_s / modelled.bandwidth_bytes_per_s.max():.0%}",
-)
-
-# %%
-here = tm.kernel.dma(chip, MIB, row_bytes)
-Markdown(
-    f"One MiB in rows of {format_quantity(row_bytes, 'B', 3)} takes {format_quantity(here.time_s, 's', 3)}, "
-    f"{format_quantity(MIB / here.load_s, 'B/s', 3)}; {here.bound} bounds it."
-)
-
-# %%
-charts.table(tables.strided(chip), caption="One MiB from HBM by length of row", download="rows")
+    caption="Rows below 2 KiB waste the DMA engines",
+    under=f"one core of {spec.name}; 1 MiB in rows of {row_bytes:,.0f} B takes {own.time_s * 1e6:,.3g} µs",
+).properties(height=200)
 
 # %% [markdown]
-# ## Collectives use the same engines
-#
-# The collective cores take no time from the compute engines, but their bytes pass through the same sixteen DMA engines and the
-# same HBM. `collective_bytes_per_s` names what they take.
-
-# %%
-share = np.linspace(0, 0.9, 46)
-charts.lines(
-    tables.contention(chip, share, 4096.0, 4096.0),
-    x="collective_share",
-    y="slowdown",
-    caption="Decode slows by what collectives take of the DMA",
-    under=f"a decode product on {spec.name}",
-)
+# On the left the rate rises in proportion to the row; on the right the engines are busy copying, and longer rows gain nothing. AWS's figure
+# gives shares of the highest rate. The model takes $x_0$ from one of its points, and the others check the shape.
 
 # %% [markdown]
-# ## Reuse: blocks in SBUF
+# ## What a tile costs to move
 #
-# A product reads each operand once for every block of the other. A larger block in SBUF means fewer bytes, until TensorE
-# bounds:
+# A matrix product is cut into tiles. TensorE holds a tile of one operand and streams a tile of the other through it, and PSUM adds up what
+# comes out (a picture to step through stands after the problems). A tile that lies in SBUF can be used again without a transfer. Keep a block of the result on the chip, and each operand is read once for
+# every block of the other one. Such a product reads $V$ bytes, and reading takes as long as multiplying when the side of the block is $b^*$:
+#
+# $$V = s\,m\,n\,k \left(\frac{1}{b_m} + \frac{1}{b_n}\right) \qquad b^* = \frac{s\,P}{B_c}$$
+#
+# $s$ is the bytes of an element, $m$ and $n$ are the sides of the result, $k$ is the length of the sums, and $b_m$ and $b_n$ are the sides of the block.
+# $P$ is the peak of a core and $B_c$ the rate of its DMA engines. A smaller block waits for memory.
+#
+# **By hand.** A core of Trainium3 has an eighth of 671 TFLOP/s in BF16, and its DMA engines copy 528 GB/s. With 2 bytes per element the side is
+# 318. A block of 256 should wait for memory, a block of 384 should not.
 
 # %%
-blocks = tables.blocking(chip, 8192.0, 8192.0, 8192.0, "bf16", 128.0 * np.arange(1, 33))
-busy = blocks.pivot(index="side", columns="engine", values="busy_s")
-enough = busy.index[busy.TensorE >= busy.DMA][0]
+balanced = 2 * (671e12 / 8) / 528e9
+sides = np.array([256.0, 384.0])
+square = tm.kernel.matmul("trainium3", 8192, 8192, 8192, block_rows=sides, block_columns=sides)
+assert round(balanced) == 318
+assert (square.load_s > square.tensor_s).tolist() == [True, False]
+
+# %%
+sides = 128.0 * np.arange(1, 33)
+product = tm.kernel.matmul(chip, 8192, 8192, 8192, "bf16", block_rows=sides, block_columns=sides)
+
+# %% tags=["hide-input"]
 charts.lines(
-    blocks,
-    x="side",
+    tables.by_engine(sides, product),
+    x="block_side",
     y="busy_s",
     color="engine",
     log_x=True,
     log_y=True,
-    caption=f"From a block of {enough:.0f} on, TensorE bounds",
-    under=f"a BF16 product of side 8,192 on {spec.name}",
-)
+    caption="Larger blocks move fewer bytes until TensorE limits",
+    under=f"one core of {spec.name}, a BF16 product of side 8,192, by the side of the block in SBUF",
+).properties(height=180)
 
 # %% [markdown]
-# ## From pins to tokens
-
-# %%
-charts.bars(
-    levels,
-    x="level",
-    y="tokens_per_s",
-    caption=f"From pins to decoding, {format_digits(levels.tokens_per_s[0], 3)} tokens/s become {format_digits(levels.tokens_per_s[2], 2)}",
-    under=f"one sequence of {m.id} in {precision.upper()} on {spec.name}; decoding is {reached:.0%} of the door, profiled on "
-    f"{tm.chip(tables.PROFILED).name}{charts.ours(levels.level[levels.estimate])}",
-)
-
-# %% [markdown]
-# ## Loading weights and writing checkpoints
+# To the right of the crossing the DMA engines have time to spare. A decode step cannot go there. Its result has one row per token in the
+# batch, so a small batch makes a flat block. That is why reads take longer than multiplications in every column of the running case.
 #
-# Weights come from NVMe or the network (ENA) through host memory and PCIe. Stages that stream at once take as long as the
-# slowest. The host's rate is AWS's illustrative figure of one core; that of the storage is a parameter of this chapter, for no
-# source prints it.
-
-# %%
-host_rate = load.value("neuroncore-v2", "host_bytes_per_s")
-both = {overlap: tm.kernel.host(weights, [storage_bytes_per_s, host_rate], overlap) for overlap in (1.0, 0.0)}
-Markdown(
-    f"{format_quantity(weights, 'B', 3)} of weights take {format_quantity(both[1.0], 's', 2)} streamed and "
-    f"{format_quantity(both[0.0], 's', 2)} stage by stage."
-)
-
-# %% [markdown]
-# ## Check: bytes and bandwidth that a profiler counted
+# ## The line of the running case
 #
-# `neuron-profile` counted the HBM bytes of one core while whole models decoded on Trainium1. Our bytes come from the model's
-# shapes alone: weights without the input embedding, and the keys and values of the compiled length, divided by the cores.
+# A rank is the share of the machine that runs one part of the model, here two physical cores that work as one (LNC 2). It reads weights and the
+# cache of keys and values at different shares of its bandwidth:
+#
+# $$t = \frac{V_w}{\eta_w B_r} + \frac{V_c}{\eta_c B_r}$$
+#
+# $V_w$ and $V_c$ are the bytes of weights and of cache that the rank reads. $B_r$ is the rank's part of the printed HBM bandwidth. The shares $\eta_w$ and
+# $\eta_c$ are fitted to measured steps of the public software, and the cache has the lower one.
+#
+# **By hand.** Llama-3.3-70B runs in FP8 on trn2.48xlarge. Four ranks share a chip, so each has a quarter of 2.9 TB/s:
+#
+# | read by a rank | bytes | rate | time |
+# |---|---|---|---|
+# | weights | 17.64 GB | 95% of 725 GB/s | 25.6 ms |
+# | cache of 4 sequences | 1.51 GB | 44.5% of 725 GB/s | 4.7 ms |
+#
+# The sum is 30.3 ms, the first entry of this chapter's line. The cell below gets the same number from the plan. The step is that of the
+# model itself; a small draft model runs next to it, and its reads are not in this line.
 
 # %%
-columns = ["model", "cores", "tokens", "read_bytes", "read_bytes_predicted", "read_bytes_error", "mbu", "mbu_predicted"]
-charts.table(profiles[columns], caption="Decode: bytes read by one core, and share of HBM bandwidth", download="decode")
+step = tm.plan("llama-3.3-70b", case.request("llama-3.3-70b"), systems="trn2.48xlarge").best.step
+line = next(one for one in case.LINES if one.chapter == "memory")
+by_hand_s = 17.64e9 / (0.95 * 725e9) + 1.51e9 / (0.445 * 725e9)
+assert round(by_hand_s * 1e3, 1) == round(step.memory_s * 1e3, 1) == 30.3
+assert step.memory_s == case.value(line, "llama-3.3-70b", "trn2.48xlarge")
+
+# %%
+pairs = [(name, system) for name in case.PROMISES for system in case.SYSTEMS]
+plans = {(name, system): tm.plan(name, case.request(name), systems=system).best for name, system in pairs}
+steps = {pair: plan.step for pair, plan in plans.items()}
+assert all(step.memory_s == case.value(line, *pair) for pair, step in steps.items())
 
 # %% tags=["hide-input"]
-off = profiles[profiles.read_bytes_error.abs() > 0.05]
-ceiling = profiles.mbu_predicted.median()
-beyond = profiles[profiles.mbu > profiles.mbu_predicted]
-Markdown(
-    f"Bytes: median absolute error **{profiles.read_bytes_error.abs().median():.1%}** over {len(profiles)} models; "
-    f"{', '.join(off.model)} read more than their shapes ask for. Bandwidth: the DMA engines would let a core read {ceiling:.0%} of "
-    f"its HBM; the median model reaches {profiles.mbu.median():.0%}, which is {reached:.0%} of that door, and {len(profiles) - len(beyond)} of "
-    f"{len(profiles)} stay below what is predicted for them"
-    + (
-        "; "
-        + ", ".join(f"{row.model} reads {row.mbu:.0%} where {row.mbu_predicted:.0%} is" for row in beyond.itertuples())
-        if len(beyond)
-        else ""
-    )
-    + ". The distance holds collectives between the cores and what the kernels lose."
+charts.stacks(
+    tables.reads(steps.values()),
+    x="case",
+    y="memory_s",
+    color="read",
+    caption="Weights are most of what a step reads",
+    under="running case, one decode step, reads of a rank by themselves",
 )
 
 # %% [markdown]
-# Prefill reads the same weights once and multiplies them with the compiled length. The tile bound is far above what the
-# compiled graph reached:
+# Each bar is an entry of the line, and the brown part is the cache. Both racks of Trainium3 have the same bar, because a rank reads its own
+# memory and not the rack's.
+#
+# **A warning.** The step model takes 95% of the printed HBM bandwidth for weights, a share that was fitted on Trainium2. It does not know
+# the DMA engines. On Trainium3 it reads weights at 4.66 TB/s, which is 10% more than the limit of this chapter. Either the engines copy faster
+# than AWS's guide says, as the higher total on AWS's page of the chip suggests, or the weights of Trainium3 take that much longer.
 
 # %%
-prefill = evidence.table("profiles", phase="prefill")
-charts.table(
-    prefill[["model", "tokens", "read_bytes_error", "mfu", "mfu_predicted", "mbu", "mbu_predicted"]],
-    caption="Prefill: error of the bytes, MFU and MBU measured, and what tuned kernels would reach",
-    download="prefill",
-)
+on_trainium3 = plans["llama-3.3-70b", "trn3-nl32x2-pcie160"]
+spec3, share = on_trainium3.system.chip, on_trainium3.stack.weight_stream_share
+assert round(share * spec3.hbm_bytes_per_s / 1e12, 2) == 4.66
+assert round(share * spec3.hbm_bytes_per_s / limit_bytes_per_s(spec3), 2) == 1.10
 
-# %%
-transfers = evidence.table("kernels").query("group in ('dma', 'memory', 'bytes')")
-moved = kernels.side_by_side(transfers, "bytes")
-charts.table(moved, caption="HBM bytes of kernels: counted by the profiler, and by blocking", download="bytes")
-
-# %%
-timed = kernels.side_by_side(transfers, "time")
-charts.table(timed, caption="Kernels that only move data, and single transfers", download="transfers")
+# %% [markdown]
+# ## Check: bytes that a profiler counted
+#
+# The tool `neuron-profile` counts what one core reads from HBM. AWS's repository of NxD Inference prints its counts for contributed models, which
+# decoded on Trainium1. Our bytes come from the shapes of a model alone: weights without the input embedding, plus the cache of the compiled
+# length, divided by the cores. Nothing was fitted.
 
 # %% tags=["hide-input"]
-errors = score.summary(transfers, "group").set_index("group")
-judged = score.shipped("kernel")
-Markdown(
-    f"Bytes {errors.median_error['bytes']:.1%} (worst {errors.worst_error['bytes']:+.0%}: a Trainium3 kernel that reads "
-    f"three times what SBUF demands), streaming kernels {errors.median_error['memory']:.1%}, single transfers "
-    f"{errors.median_error['dma']:.1%} (worst {errors.worst_error['dma']:+.0%}: rows of 8 B, which start faster than the "
-    f"curve says). {len(score.excluded(judged))} of {len(judged)} kernel rows are set aside; chapter 2 lists the reasons."
-)
+charts.scatter(
+    tables.decode_bytes(profiles),
+    x="predicted_bytes",
+    y="measured_bytes",
+    color="error",
+    label="model",
+    caption="Shapes predict the bytes of all but two models",
+    under="bytes read by one core of Trainium1 per decode step; the line is equality",
+).properties(height=200)
+
+# %% [markdown]
+# The two models above the line read more than their shapes ask for, and we do not know why. The table adds the bandwidth of the same
+# models, for which we predict the limit, and published kernels. The largest errors belong to models that stay far below the limit, to a
+# kernel that reads an operand again although SBUF could hold it, and to rows of a few bytes.
+
+# %%
+kernels = evidence.table("kernels").query("group in ('dma', 'memory', 'bytes')")
+charts.table(tables.checks(profiles, kernels), caption="Errors of what this chapter predicts", download="checks")
 
 # %% [markdown]
 # ## What moves the answer
 #
-# * **Length of the contiguous row**: a factor of a hundred between 32 B and 4 KiB.
-# * **Which door is narrower**, HBM or the DMA engines, changes by generation.
-# * **The HBM figure**: AWS prints two for Trainium2 and for Trainium3, a few percent apart; on Trainium3 both are wider than the door.
-# * **Decoding on a later generation** carries the share of the door over from Trainium1, of which alone the profiles tell.
-#
-# ## What is left out
-#
-# Refresh and bank conflicts of HBM, which the profiled share holds; inline compression on the DMA path, printed for whole
-# chips and never measured; traffic classes on Trainium3, not configurable yet; rates of NVMe and ENA, which no source prints. Whole steps are
-# chapter 10.
+# Take the step of Llama-3.3-70B on trn2.48xlarge again and change something. Twice the ranks should halve the reads of each, because
+# the weights are cut. Twice the sequences should add little, because they share the weights. Change a line of the cell and look:
+
+# %%
+ask = {"model": "llama-3.3-70b", "system": "trn2.48xlarge", "precision": "fp8", "mapping": tm.Mapping(tp=4)}
+ask |= {"batch": 4, "context": 4352, "max_context": 4608, "new_tokens": 8}
+trainium3 = {"system": "trn3-nl32x2-pcie160", "precision": "mxfp8"}
+changes = {
+    "as in the case": {},
+    "twice the sequences": {"batch": 8},
+    "twice the context": {"context": 8704, "max_context": 9216},
+    "twice the ranks": {"mapping": tm.Mapping(tp=8)},
+    "on Trainium3": trainium3,
+    "on Trainium3, weights of 4 bits": trainium3 | {"precision": "w4a8"},
+}
+moved = {name: tm.decode_step(**ask | change).memory_s for name, change in changes.items()}
+
+# %% tags=["hide-input"]
+charts.bars(
+    tables.changed(moved),
+    x="change",
+    y="memory_s",
+    color="what",
+    caption="Ranks, memory and width of weights move the reads",
+    under="Llama-3.3-70B, reads of HBM in a decode step by themselves",
+)
 
 # %% [markdown]
+# ## What is left out
+#
+# * Refresh and bank conflicts of HBM. They are part of the share that profiles reach.
+# * Compression on the way through a DMA engine. AWS counts it in its totals for a chip; nobody has measured it.
+# * Profiles of later chips. All of them are of Trainium1, and their share of the limit is carried over.
+# * Exchanges between chips, which share the DMA engines. A section after the problems has them.
+#
 # ```{admonition} Takeaway
 # :class: tip
-# Divide bytes by the DMA engines' rate, not by the HBM's, and make every row at least 2 KiB long.
+# Divide the bytes of a step by the lower rate of HBM and DMA engines, and make every row at least 2 KiB long.
 # ```
 
 # %% [markdown]
 # ## Problems
 #
-# **1.** What share of its HBM bandwidth do the DMA engines of one core of Trainium1 reach by the guide's rate?
+# **1.** Which share of its HBM bandwidth do the DMA engines of one core of Trainium1 reach, by the rate that AWS's guide prints?
 #
 # ```{admonition} Answer
 # :class: dropdown
 # 16 engines x 17 GB/s = 272 GB/s of 820 / 2 = 410 GB/s: 66 %.
 # ```
 #
-# **2.** A kernel gathers 4,096 rows of 256 B on one core of Trainium2. How long does the transfer take?
+# **2.** A core of Trainium2 gathers one MiB in rows of 256 B while the other cores work. How long does this take?
 #
 # ```{admonition} Answer
 # :class: dropdown
-# 1 MiB at 256/2,485 = 10.3 % of 362.5 GB/s (HBM's share of a core is the narrower door): 28 µs, and 1.3 µs to start.
+# 1 MiB at 256/2,485 = 10.3 % of 362.5 GB/s, the core's part of HBM, which is the lower rate: 28 µs, and 1.3 µs to start.
 # ```
 #
-# **3.** By what factor does W4A8 speed up a decode step that reads nothing but weights, over MXFP8?
+# **3.** By what factor does W4A8 speed up a decode step that reads nothing but weights, compared with MXFP8?
 #
 # ```{admonition} Answer
 # :class: dropdown
 # 8.25 / 4.25 = 1.94: the block scales do not shrink.
 # ```
+
+# %% [markdown]
+# ## Further: tiles, exchanges and loading
+
+# %%
+drawings.product_by_tile(chip)
+
+# %% [markdown]
+# Collectives, the exchanges between chips, use the same DMA engines and the same memory. A kernel that runs at the same time has the rest:
+#
+# $$B_\mathrm{left} = \max(0,\; B_c - B_x)$$
+#
+# $B_x$ is the rate of the exchanges. The product below reads its weights while they take nothing, a quarter and a half of the engines.
+
+# %%
+engines = spec.core.dma_engines * spec.core.dma_engine_bytes_per_s
+taken = np.array([0.0, 0.25, 0.5]) * engines
+product = tm.kernel.matmul(chip, 16, 4096, 4096, collective_bytes_per_s=taken)
+charts.table(
+    product.to_frame().assign(collective_share=taken / engines)[["collective_share", "time_s"]],
+    caption="A product while exchanges take a share of DMA",
+    download="contention",
+)
+
+# %% [markdown]
+# Before the first step, weights come from a disk or the network through the host to HBM. Stages that stream at the same time take as long
+# as the slowest of them; stages that wait for each other take the sum:
+#
+# $$t_\mathrm{streamed} = \max_i \frac{V}{B_i} \qquad t_\mathrm{in\ turn} = \sum_i \frac{V}{B_i}$$
+#
+# $B_i$ is the rate of stage $i$. The rate of the host is an illustrative figure of AWS; that of the storage stands in the parameter cell, because no
+# source prints it.
+
+# %%
+weights = float(m.weight_bytes_read(1, precision))
+stages = [storage_bytes_per_s, tables.host_bytes_per_s()]
+load_s = {
+    "Load, streamed": tm.kernel.host(weights, stages, overlap=1),
+    "Load, stage by stage": tm.kernel.host(weights, stages, overlap=0),
+}
+charts.table(
+    tables.start_up(weights, load_s, spec), caption=f"Weights of {m.id}: loaded, and read once", download="loading"
+)
+
+# %% [markdown]
+# ## Evidence
+#
+# Each line is a table to download.
+
+# %% tags=["hide-input"]
+charts.table(
+    tables.pins(CHIPS), caption="Pins, engines and printed rates of each chip", download="pins", file_only=True
+)
+
+# %% tags=["hide-input"]
+charts.table(profiles, caption="Profiles of decoding, model by model", download="decode", file_only=True)
+
+# %% tags=["hide-input"]
+prefill = evidence.table("profiles", phase="prefill")
+charts.table(prefill, caption="Profiles of prefill, model by model", download="prefill", file_only=True)
+
+# %% tags=["hide-input"]
+charts.table(kernels, caption="Kernels that move data, run by run", download="kernels", file_only=True)
+
+# %% tags=["hide-input"]
+cores = common.logical_cores(CHIPS[1:])
+charts.table(cores, caption="Memory and rates of one logical core", download="logical-cores", file_only=True)
 
 # %% [markdown]
 # ## Sources

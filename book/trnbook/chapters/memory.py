@@ -1,25 +1,114 @@
-"""Memory of a NeuronCore: HBM pins, DMA by row length, collectives, blocking, and decoding level by level."""
+"""Tables of a NeuronCore's memory: limits of a read, rows of the DMA engines, reads of a step, and their checks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
 from trnbook.chapters.common import neuron_chips
-from trnmodel.arguments import TINY, number, numbers
+from trnmodel.arguments import number
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip
+from trnmodel.evidence import score
 from trnmodel.formulas import memory
-from trnmodel.kernels import kernel
+from trnmodel.kernels.engines import KernelTime
+from trnmodel.kernels.kernel import TransferTime
 from trnmodel.result import tidy
-from trnmodel.units import GIB, KIB, MIB
+from trnmodel.steps.answers import Step
+from trnmodel.units import format_quantity
 
 PROFILED = "trainium1"  # the chip of the profiles
-ROWS = 2.0 ** np.arange(5, 16)
-WIDTHS = (4, 64, 256, KIB, 2 * KIB, 4 * KIB)
+KINDS = {  # of kernels, by the group that compares them
+    "memory": "Time of kernels that only move data",
+    "bytes": "Bytes of kernels",
+    "dma": "Time of single transfers",
+}
+
+
+class Limits(NamedTuple):
+    """Rates at which a chip can read its HBM [B/s]."""
+
+    hbm: float
+    engines: float
+
+    @property
+    def lower(self) -> float:
+        """The lower of the two, which limits a read [B/s]."""
+        return min(self)
+
+
+def limits(chip: str | Chip) -> Limits:
+    """Return what HBM gives and what the DMA engines of all cores pass, both by printed rates.
+
+    Examples
+    --------
+    >>> limits("trainium3").lower
+    4224000000000.0
+    """
+    (chip,) = neuron_chips([chip])
+    assert chip.core is not None  # `neuron_chips` refuses others
+    return Limits(chip.hbm_bytes_per_s, chip.cores * chip.core.dma_engines * chip.core.dma_engine_bytes_per_s)
+
+
+def share_of_limit(profiles: pd.DataFrame) -> float:
+    """Return the share of the lower rate that the median profiled model reached while it decoded, on Trainium1.
+
+    Examples
+    --------
+    >>> from trnmodel.evidence import tables
+    >>> round(share_of_limit(tables.table("profiles", phase="decode")), 2)
+    0.83
+    """
+    of_chip = limits(PROFILED)
+    return float(profiles.mbu.median()) * of_chip.hbm / of_chip.lower
+
+
+def ceilings(chips: Iterable[str | Chip], reached: float) -> pd.DataFrame:
+    """Return the rates of HBM and DMA engines, and the share of the lower one that decoding reached on Trainium1.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        chip, level, bandwidth_bytes_per_s and `estimate`, which is True where the share is carried to another chip.
+
+    Examples
+    --------
+    >>> ceilings(["trainium2"], 0.5).bandwidth_bytes_per_s.div(1e12).tolist()
+    [2.9, 2.944, 1.45]
+    """
+    reached = number("reached", reached, 0.0, 1.0)
+    rows = []
+    for chip in neuron_chips(chips):
+        rates = limits(chip)
+        levels = {"HBM": rates.hbm, "DMA engines": rates.engines, "decoding": reached * rates.lower}
+        rows += [
+            {
+                "chip": chip.name,
+                "level": level,
+                "bandwidth_bytes_per_s": rate,
+                "estimate": level == "decoding" and chip.id != PROFILED,
+            }
+            for level, rate in levels.items()
+        ]
+    return tidy(rows)
+
+
+def next_best(chip: str | Chip, chips: Iterable[str | Chip]) -> tuple[str, str]:
+    """Return the fastest other chip with its limit, and how it compares, as the card of the chapter says it.
+
+    Examples
+    --------
+    >>> next_best("trainium2", ["trainium1", "trainium2", "trainium3"])
+    ('Trainium3, 4.22 TB/s', 'Ahead of it')
+    """
+    (own,) = neuron_chips([chip])
+    best = max((one for one in neuron_chips(chips) if one.id != own.id), key=lambda one: limits(one).lower)
+    ahead = limits(best).lower > limits(own).lower
+    return f"{best.name}, {format_quantity(limits(best).lower, 'B/s', 3)}", "Ahead of it" if ahead else "Next best"
 
 
 def pins(chips: Iterable[str | Chip]) -> pd.DataFrame:
@@ -30,16 +119,16 @@ def pins(chips: Iterable[str | Chip]) -> pd.DataFrame:
     table : pandas.DataFrame
         chip, pin_bytes_per_s, pins, stacks, product_bytes_per_s, printed_bytes_per_s with `_low` and `_high`, error (of
         the product), dma_bytes_per_s (all engines at the rate of the guide), printed_dma_bytes_per_s (AWS's figure per
-        chip), door_bytes_per_s (the lower of HBM and engines) and door_share (of HBM).
+        chip), and limit_bytes_per_s (the lower of HBM and engines) with limit_share (of HBM).
 
     Examples
     --------
-    >>> pins(["trainium1", "trainium3"]).door_share.round(2).tolist()
+    >>> pins(["trainium1", "trainium3"]).limit_share.round(2).tolist()
     [0.66, 0.86]
     """
     rows = []
     for chip in neuron_chips(chips):
-        width = load.value(chip.id, "hbm_stack_pins")
+        width, rates = load.value(chip.id, "hbm_stack_pins"), limits(chip)
         low_high = chip.range("hbm_bytes_per_s")
         product = float(memory.hbm_bytes_per_s(chip.hbm_pin_bytes_per_s, width, chip.hbm_stacks))
         rows.append(
@@ -52,121 +141,129 @@ def pins(chips: Iterable[str | Chip]) -> pd.DataFrame:
                 "printed_bytes_per_s": chip.hbm_bytes_per_s,
                 **dict(zip(("printed_bytes_per_s_low", "printed_bytes_per_s_high"), low_high, strict=True)),
                 "error": product / chip.hbm_bytes_per_s - 1,
-                "dma_bytes_per_s": chip.cores * _dma_bytes_per_s(chip),
+                "dma_bytes_per_s": rates.engines,
                 "printed_dma_bytes_per_s": chip.dma_bytes_per_s,
-                "door_bytes_per_s": _read_limit_bytes_per_s(chip),
-                "door_share": _read_limit_bytes_per_s(chip) / chip.hbm_bytes_per_s,
+                "limit_bytes_per_s": rates.lower,
+                "limit_share": rates.lower / chip.hbm_bytes_per_s,
             }
         )
     return tidy(rows)
 
 
-def _dma_bytes_per_s(chip: Chip) -> float:
-    """Rate of the DMA engines of one core, in B/s."""
-    assert chip.core is not None  # `neuron_chips` refuses others
-    return chip.core.dma_engines * chip.core.dma_engine_bytes_per_s
+def with_aws_figure(transfer: TransferTime) -> pd.DataFrame:
+    """Return the rate of a transfer over the length of its rows, and the curve of AWS's figure at the same rows.
 
-
-def _read_limit_bytes_per_s(chip: Chip) -> float:
-    """Highest read rate of a chip by printed rates, in B/s: its HBM or the DMA engines of its cores."""
-    return min(chip.cores * _dma_bytes_per_s(chip), chip.hbm_bytes_per_s)
-
-
-def share_of_read_limit(profiles: pd.DataFrame) -> float:
-    """Share of the lower of HBM and DMA rates that the median profiled decode reached, on Trainium1.
-
-    Examples
-    --------
-    >>> from trnmodel.evidence import tables
-    >>> round(share_of_read_limit(tables.table("profiles", phase="decode")), 2)
-    0.83
+    The figure gives shares of its highest rate, which stands here for the highest rate of the transfer.
     """
-    (chip,) = neuron_chips([PROFILED])
-    return float(profiles.mbu.median()) * chip.hbm_bytes_per_s / _read_limit_bytes_per_s(chip)
+    rows = np.atleast_1d(transfer.row_bytes)
+    rate = np.broadcast_to(transfer.moved_bytes / transfer.load_s, rows.shape)
+    share_ = np.array([load.value("neuron-dma", "dma_relative_throughput", f"{row:.0f}") for row in rows])
+    curves = {"model": rate, "AWS's figure, scaled to the same end": share_ * rate.max()}
+    return tidy({"row_bytes": rows, "level": name, "bandwidth_bytes_per_s": curve} for name, curve in curves.items())
 
 
-def dma_rows(chip: str | Chip) -> pd.DataFrame:
-    """Return the DMA rate per core over the contiguous bytes of a partition, documented and modelled.
-
-    Examples
-    --------
-    >>> bool((dma_rows("trainium2").bandwidth_bytes_per_s > 0).all())
-    True
-    """
-    (chip,) = neuron_chips([chip])
-    rate = GIB / kernel.dma(chip, GIB, ROWS).time_s
-    share = np.array([load.value("neuron-dma", "dma_relative_throughput", f"{row:.0f}") for row in ROWS])
-    curves = {"model": rate, "AWS's figure, scaled": share * rate.max()}
-    return tidy({"row_bytes": ROWS, "from": name, "bandwidth_bytes_per_s": rate} for name, rate in curves.items())
+def by_engine(side: ArrayLike, product: KernelTime) -> pd.DataFrame:
+    """Return the busy times of DMA and TensorE over the side of the output block that stays in SBUF."""
+    busy = {"DMA engines": product.load_s + product.store_s, "TensorE": product.tensor_s}
+    return tidy({"block_side": np.asarray(side), "engine": engine, "busy_s": busy_s} for engine, busy_s in busy.items())
 
 
-def strided(chip: str | Chip, widths: ArrayLike = WIDTHS) -> pd.DataFrame:
-    """Return the time to load one MiB in rows of some bytes.
-
-    Examples
-    --------
-    >>> strided("trainium2").time_s.is_monotonic_decreasing
-    True
-    """
-    row_bytes = np.atleast_1d(numbers("widths", widths, 1))
-    answer = kernel.dma(chip, MIB, row_bytes)
-    rate = MIB / answer.load_s
-    return pd.DataFrame({"row_bytes": row_bytes, "time_s": answer.time_s, "bandwidth_bytes_per_s": rate})
-
-
-def contention(chip: str | Chip, share: ArrayLike, n: float, k: float) -> pd.DataFrame:
-    """Return the slowdown of a weight-streaming product while collectives use a share of the DMA engines.
-
-    Examples
-    --------
-    >>> bool(contention("trainium2", [0.0, 0.5], 65536, 65536).slowdown.iloc[1] > 1.9)
-    True
-    """
-    (chip,), share = neuron_chips([chip]), np.atleast_1d(numbers("share", share, 0.0, 1.0))
-    left = min(_dma_bytes_per_s(chip), chip.hbm_bytes_per_s / chip.cores)
-    answer = kernel.matmul(chip, 16, n, k, collective_bytes_per_s=np.multiply(share, left))
-    return pd.DataFrame({"collective_share": share, "slowdown": answer.time_s / kernel.matmul(chip, 16, n, k).time_s})
-
-
-def blocking(chip: str | Chip, m: float, n: float, k: float, dtype: str, side: ArrayLike) -> pd.DataFrame:
-    """Return HBM bytes and busy times of DMA and TensorE over the side of the output block kept in SBUF.
-
-    Examples
-    --------
-    >>> blocking("trainium2", 4096, 4096, 4096, "bf16", [512.0, 4096.0]).read_bytes.div(2**20).tolist()[:2]
-    [512.0, 64.0]
-    """
-    side = numbers("side", side, 1)
-    answer = kernel.matmul(chip, m, n, k, dtype, block_rows=side, block_columns=side)
-    busy = {"DMA": answer.load_s + answer.store_s, "TensorE": answer.tensor_s}
-    same = {"side": side, "read_bytes": answer.hbm_read_bytes}
-    return tidy(same | {"engine": engine, "busy_s": busy_s} for engine, busy_s in busy.items())
-
-
-def decode_levels(chip: str | Chip, weight_bytes: float, share: float) -> pd.DataFrame:
-    """Return tokens/s per chip that a model's weights allow: by HBM, by DMA engines, and as decoding reaches it.
-
-    Reads are bounded by the lower of the rates of HBM and DMA engines. The share of this bound that one generation
-    reached is carried over to another (confidence D). A share of HBM is not, because the two rates differ by
-    generation.
+def reads(steps: Iterable[Step]) -> pd.DataFrame:
+    """Return the time that reading takes in each step, by what is read; steps of one model and chip count once.
 
     Returns
     -------
     table : pandas.DataFrame
-        level, estimate (the carried share), and bandwidth_bytes_per_s and tokens_per_s with the `_low` and `_high` of
-        an HBM rate left open.
+        case, read ("feed-forward and experts", "attention weights", "output head, norms", "cache") and memory_s.
+    """
+    cases = dict[str, dict[str, float]]()
+    for step in steps:
+        parts = dict.fromkeys(("feed-forward and experts", "attention weights", "output head, norms", "cache"), 0.0)
+        for line, times in step.breakdown().items():
+            parts[_read(line.rpartition(": ")[2])] += float(times.memory_s)
+        cases[f"{step.model.id}, {step.question.setting.at.chip.name}"] = parts
+    return tidy(
+        {"case": case, "read": read, "memory_s": memory_s}
+        for case, parts in cases.items()
+        for read, memory_s in parts.items()
+    )
+
+
+def _read(operator: str) -> str:
+    """Return what an operator of a step's breakdown reads."""
+    if operator.endswith("attention"):
+        return "cache"
+    if operator in ("q", "kv", "o", "q_down", "q_up", "kv_down", "kv_up"):
+        return "attention weights"
+    if operator.startswith(("up", "down", "router", "expert", "shared")):
+        return "feed-forward and experts"
+    return "output head, norms"
+
+
+def changed(times_s: Mapping[str, float]) -> pd.DataFrame:
+    """Return times of reading by what was changed, with the first one, which is the reference, marked as such.
 
     Examples
     --------
-    >>> decode_levels("trainium2", 16e9, 0.58).tokens_per_s.is_monotonic_decreasing
-    True
+    >>> changed({"as it is": 2.0, "twice": 4.0}).what.tolist()
+    ['reference', 'changed']
     """
-    weight_bytes, share = number("weight_bytes", weight_bytes, TINY), number("share", share, 0.0, 1.0)
-    (chip,) = neuron_chips([chip])
-    engines, (low, high) = chip.cores * _dma_bytes_per_s(chip), chip.range("hbm_bytes_per_s")
-    carried = chip.id != PROFILED
-    table = pd.DataFrame({"level": ["HBM", "DMA engines", "decoding"], "estimate": [False, False, carried]})
-    for end, hbm in {"": chip.hbm_bytes_per_s, "_low": low, "_high": high}.items():
-        rates = np.array([hbm, min(engines, hbm), share * min(engines, hbm)])
-        table[f"bandwidth_bytes_per_s{end}"], table[f"tokens_per_s{end}"] = rates, rates / weight_bytes
-    return table
+    kinds = ["reference", *["changed"] * (len(times_s) - 1)]
+    rows = zip(times_s.items(), kinds, strict=True)
+    return tidy({"change": name, "memory_s": float(time_s), "what": kind} for (name, time_s), kind in rows)
+
+
+def decode_bytes(profiles: pd.DataFrame) -> pd.DataFrame:
+    """Return measured and predicted bytes that one core reads while it decodes, and which models read more."""
+    aside = np.where(profiles.read_bytes_error.abs() > 0.05, "off by over 5%", "within 5%")
+    columns = {"read_bytes_predicted": "predicted_bytes", "read_bytes": "measured_bytes"}
+    return profiles[["model", *columns]].rename(columns=columns).assign(error=aside)
+
+
+def checks(profiles: pd.DataFrame, kernels: pd.DataFrame) -> pd.DataFrame:
+    """Return the errors of everything that this chapter predicts: of decoding, and of kernels by their group.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        predicted, cases, median_error (without its sign) and worst_error, which is predicted over measured less one.
+    """
+    errors = {
+        "Bytes that decoding reads": profiles.read_bytes_error,
+        "Bandwidth that decoding reaches": profiles.mbu_predicted / profiles.mbu - 1,
+    }
+    rows = [
+        {
+            "predicted": name,
+            "cases": len(error),
+            "median_error": error.abs().median(),
+            "worst_error": error[error.abs().idxmax()],
+        }
+        for name, error in errors.items()
+    ]
+    groups = score.summary(kernels, "group").set_index("group")
+    columns = ["cases", "median_error", "worst_error"]
+    return tidy([*rows, *({"predicted": name} | groups.loc[kind, columns].to_dict() for kind, name in KINDS.items())])
+
+
+def host_bytes_per_s() -> float:
+    """Return the rate at which a host feeds its chips, an illustrative figure of AWS [B/s].
+
+    Examples
+    --------
+    >>> host_bytes_per_s()
+    16000000000.0
+    """
+    return load.value("neuroncore-v2", "host_bytes_per_s")
+
+
+def start_up(weight_bytes: float, load_s: Mapping[str, float], chip: str | Chip) -> pd.DataFrame:
+    """Return the time to load weights by each way of loading, and to read them once from HBM at its limit, as printed.
+
+    Examples
+    --------
+    >>> start_up(42.24e9, {"Load": 10.0}, "trainium3").time.tolist()
+    ['10 s', '10 ms']
+    """
+    times = {**load_s, "Read once from HBM": weight_bytes / limits(chip).lower}
+    return tidy({"action": action, "time": format_quantity(float(time_s), "s", 3)} for action, time_s in times.items())
