@@ -24,7 +24,7 @@ COLOURS: Mapping[str, tuple[str, str]] = {  # of each accent, on a light page an
 DARK = 'html[data-theme="dark"] .trn-drawing,[data-jp-theme-light="false"] .trn-drawing'
 STYLE = f"""
 .trn-drawing {{ margin: .5rem 0; overflow-x: auto; color: inherit }}
-.trn-drawing svg {{ width: 100%; min-width: 340px; max-width: {WIDTH}px; height: auto; display: block;
+.trn-drawing svg {{ width: 100%; min-width: 560px; max-width: {WIDTH}px; height: auto; display: block;
   font: 13px "Source Sans Pro", system-ui, sans-serif }}
 .trn-drawing figcaption {{ font-weight: 600; margin-bottom: .2rem }}
 .trn-drawing .note {{ font-weight: 400; opacity: .8; font-size: .92em }}
