@@ -62,13 +62,13 @@ charts.stacks(
     x="batch",
     y="read_bytes",
     color="part",
-    caption="A batch shares the weights; each sequence brings its cache",
+    caption="Reads grow more slowly than the batch",
     under=f"{m.id} in {precision.upper()}, context {context:,.0f}: least bytes that a decode step reads",
 )
 
 # %% [markdown]
-# **How sure is this?** It is a lower bound, which no software enters. Parameters, work and cache follow from the model's configuration
-# file, and they agree with publishers and other programs. The number of experts read is a mean over a router without favourites.
+# **How sure is this?** It is a lower bound for any software. Parameters, work and cache follow from the model's configuration file, and
+# they agree with publishers and other programs. The number of experts read is a mean, for a router without favourites.
 
 # %% [markdown]
 # ## The running case
@@ -126,8 +126,9 @@ model_needs.step_of_experts("deepseek-v3", [1, 4, 16, 64])
 #
 # parameters, where $N_{\text{experts}}$ counts those of all routed experts. They are called *active*.
 #
-# **By hand.** `llama-3.3-70b` has 80 layers, and `deepseek-v3` has experts in 58 layers. The cell does the sums and compares them with
-# the counts of the model:
+# **By hand.** A layer of `llama-3.3-70b` has $8{,}192 \times (2 \times 8{,}192 + 2 \times 1{,}024) + 3 \times 8{,}192 \times 28{,}672$
+# parameters, which are 856 million. Eighty layers have 68.5 billion, and the two tables add 2.1 billion. In `deepseek-v3` the experts of
+# 58 layers have $58 \times 256 \times 3 \times 7{,}168 \times 2{,}048$ parameters, which are 654 billion.
 
 # %%
 llama, deepseek = tm.model("llama-3.3-70b"), tm.model("deepseek-v3")
@@ -159,7 +160,7 @@ attention = 2 * 64 * 256 * 4352 * 80
 assert linear + attention == llama.decode_flop(4352)
 
 # %% [markdown]
-# The timing model counts the same work. It divides it among the ranks, the logical cores that share the model; here there are four.
+# The timing model counts the same work. If four *ranks*, logical cores, share the model, each does a quarter. Ask it for the prompt:
 
 # %%
 four = tm.Mapping(tp=4, lnc=2)
@@ -177,8 +178,8 @@ f"{prompt.time_s:.2f} s, bound by {prompt.bound}"
 # The second form is that of DeepSeek's latent attention. It keeps one compressed vector of width $d_c$ for all heads, and a part of width
 # $d_r$ that holds the position.
 #
-# **By hand**, with two bytes for an element: Llama keeps eight heads of 128 in each of 80 layers. DeepSeek keeps a latent of $512 + 64$ in
-# each of 61 layers. Four ranks of the running case divide the heads among them, so that each stores a quarter:
+# **By hand**, with two bytes for an element: Llama keeps $2 \times 2 \times 80 \times 8 \times 128 = 327{,}680$ bytes per token, and DeepSeek
+# $2 \times 61 \times (512 + 64) = 70{,}272$ bytes. If four ranks share the model, each stores a quarter of Llama's cache.
 
 # %%
 assert llama.kv_bytes_per_token() == 2 * 2 * 80 * 8 * 128 == 327_680
@@ -213,7 +214,7 @@ charts.table(
 #
 # $$ R = W_{\text{shared}} + \frac{D}{E}\,W_{\text{experts}} + B\,c\,C $$
 #
-# $W$ are stored bytes. A format of eight bits stores one byte for each parameter of the large matrices. Head, router and norms stay at
+# Each $W$ counts stored bytes. A format of eight bits stores one byte for each parameter of the large matrices. Head, router and norms stay at
 # two bytes in every format. The factor $c\,C$ is the cache of one sequence; a window stops its growth.
 #
 # **By hand.** Sixteen sequences of DeepSeek meet $256\,(1 - (1 - 8/256)^{16}) = 102$ of 256 experts. These are 260 GB of the experts'
@@ -296,13 +297,17 @@ charts.stacks(
 # On Trainium2 the small batch of DeepSeek meets few experts, but the software reads them all. On Trainium3 the batch is large enough to
 # need nearly every expert. There the copies weigh more, because there are more groups. Copies cost room and time, since every rank reads
 # its whole copy instead of a share of one.
+#
+# **By hand.** On Trainium2 there are sixteen groups. Each of them reads the 17.2 GB that every token uses, where one copy would do. That
+# makes $15 \times 17.2 = 258$ GB of copies. Parts of attention and the latent are copied within a group, too:
 
 # %%
 plan = case.choice("deepseek-v3", "trn2.48xlarge")
 where = ("deepseek-v3", "trn2.48xlarge", plan.degrees)
 ask = {"batch": int(plan.batch), "context": 4608, "precision": plan.precision, "efficiencies": plan.stack}
 fit = tm.memory_fit(*where, **ask)
-assert fit.weight_bytes * plan.degrees.ranks > deepseek.weight_bytes(plan.precision)
+assert plan.degrees.ranks * fit.weight_bytes - deepseek.weight_bytes(plan.precision) > 15 * shared
+assert 257e9 < 15 * shared < 259e9
 flows.where_a_byte_goes(*where, **ask)
 
 # %% [markdown]
@@ -313,7 +318,8 @@ flows.where_a_byte_goes(*where, **ask)
 #
 # $$ I = \frac{B\,F}{R} \;\longrightarrow\; \frac{F}{c\,C} \quad \text{for a large batch.} $$
 #
-# A batch raises the intensity $I$ until the caches outweigh the weights. Beyond, more sequences bring more bytes and more work alike.
+# A batch raises the intensity $I$ until the caches outweigh the weights. Beyond that point
+# more sequences bring bytes and work alike.
 # Below the ridge memory limits the step; above it, arithmetic does.
 #
 # **By hand.** Attention alone has the same intensity at any batch, because each query meets the cache of its own sequence. In Llama eight
@@ -380,7 +386,7 @@ charts.table(
 #
 # ## What moves the answer?
 #
-# The cell asks the question of this page under other circumstances, one at a time. Change a line and run it again.
+# The next cell asks the question of this page under other circumstances, one at a time. Change a line and run it again.
 
 # %%
 changes = {
@@ -395,7 +401,7 @@ charts.stacks(
     x="asked",
     y="read_bytes",
     color="part",
-    caption="Format, batch and context each move their own part",
+    caption="Format moves the weights, context the cache",
     under=f"{m.id}, batch {batch:,}, context {context:,.0f}: bytes that a decode step reads",
 )
 
@@ -415,8 +421,8 @@ charts.stacks(
 # %% [markdown]
 # ```{admonition} Takeaway
 # :class: tip
-# A decode step reads weights once for the whole batch, experts once for those who share them, and the cache once for each sequence. What a
-# configuration file fixes is the least; software and mapping decide how much is read on top.
+# A decode step reads weights once for the whole batch, an expert once for all tokens that share it, and a cache once for each sequence.
+# The model fixes this least amount. Software and mapping decide what is read on top.
 # ```
 
 # %% [markdown]

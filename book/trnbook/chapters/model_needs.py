@@ -17,7 +17,7 @@ from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 
 KINDS = ("codellama-13b", "llama-3.3-70b", "deepseek-v3", "gpt-oss-120b", "nemotron-h-56b")  # of attention, one each
-SHARED, EXPERTS, CACHE = "weights of every token", "routed experts", "caches"
+SHARED, EXPERTS, CACHE = "shared weights", "routed experts", "caches"
 GB = 1e9  # as drawings count bytes, which rates move
 COLUMNS, CELL, TOP, MOST = 16, 15.0, 84.0, 64  # of the drawn experts; and the most sequences drawn
 
@@ -81,7 +81,7 @@ def breakdown(
 
     Examples
     --------
-    >>> breakdown("m", "s", 5.0, 1.0, 0.0, 2.0, 9.0).read_bytes.tolist()
+    >>> breakdown("m", "trn2.48xlarge", 5.0, 1.0, 0.0, 2.0, 9.0).read_bytes.tolist()
     [5.0, 1.0, 2.0, 0.0, 1.0]
     """
     parts = {"weights needed": weights, "caches needed": cache, "unused experts": unused, "padding": padding}
@@ -150,19 +150,22 @@ def step_of_experts(
         return rect(x + i % columns * pitch, TOP + i // columns * pitch, size, size, accent=accent, radius=1)
 
     def frame(batch: int) -> list[str]:
-        ask = {"past": context - 1, "precision": precision}
-        size = by_part(chosen.operators("decode", batch=batch, **ask)).set_index("part").read_bytes / GB
+        step = chosen.operators("decode", batch=batch, past=context - 1, precision=precision)
+        size = by_part(step).set_index("part").read_bytes / GB
         met = np.unique(drawn[:batch])
-        said = (f"{size[SHARED]:.0f} GB, read once", f"{len(met)} of {experts}: {size[EXPERTS]:.0f} GB in all layers")
-        said += (f"{batch} x {size[CACHE] / batch:.2f} GB",)
+        said = (
+            f"{size[SHARED]:.0f} GB, read once",
+            f"{len(met)} of {experts}: {size[EXPERTS]:.0f} GB in all layers",
+            f"{batch} x {size[CACHE] / batch:.2f} GB",
+        )
         marks = [text(x, 62, one, anchor="start", size=17) for x, one in zip(left, said, strict=True)]
         marks += [square(int(expert), left[1], COLUMNS, CELL, "b") for expert in met]
         return marks + [square(i, left[2], 8, 26.0, "a") for i in range(batch)]
 
-    heads = (("Shared weights", "c"), ("Experts of a layer", "b"), ("Caches", "a"))
+    heads: tuple[tuple[str, Accent], ...] = (("Shared weights", "c"), ("Experts of a layer", "b"), ("Caches", "a"))
     marks = [
-        text(x, 34, head, anchor="start", size=18, bold=True, accent=a)
-        for x, (head, a) in zip(left, heads, strict=True)
+        text(x, 34, head, anchor="start", size=18, bold=True, accent=accent)
+        for x, (head, accent) in zip(left, heads, strict=True)
     ]
     marks.append(rect(left[0], TOP, 130, tall, accent="c", radius=2))
     marks += [square(i, left[1], COLUMNS, CELL) for i in range(experts)]
