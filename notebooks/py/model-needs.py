@@ -50,8 +50,7 @@ Markdown(
         f"what one decode step of `{m.id}` must read from memory for {tm.units.counted(batch, 'sequence')}",
         unit="B",
         mark="ideal",
-        rank="Its work",
-        rival=f"{tm.units.format_quantity(flop, 'FLOP', 3)}, {tm.units.format_digits(flop / read, 2)} FLOP for each byte",
+        rival=f"{tm.units.format_quantity(flop, 'FLOP', 3)} of work, {tm.units.format_digits(flop / read, 2)} FLOP for each byte",
         proof="Check: figures that are not ours",
     )
 )
@@ -452,7 +451,20 @@ charts.stacks(
 # ```
 
 # %% [markdown]
-# ## Sources and evidence
+# ## Notation
+#
+# | symbol | in code | what it is |
+# |---|---|---|
+# | $N$, $N_a$ | `total_params`, `active_params()` | parameters, and those that a token uses |
+# | $F$ | `decode_flop(context)` | work per token in decode |
+# | $c$ | `kv_bytes_per_token()` | cache per token, before a window is full |
+# | $R$ | `operators("decode", ...)` | least bytes that a step reads |
+# | $R_{\text{step}}$ | `moved_bytes_per_rank` | bytes that a step reads on each rank |
+# | $B$, $C$ | `batch`, `context` | sequences of a step, and tokens of each |
+# | $E$, $k$, $D$ | | experts of a layer, those of a token, those that a batch meets |
+# | $I$ | `intensity_flop_per_byte` | work per byte |
+#
+# ## Sources
 
 # %% tags=["hide-input"]
 facts, shipped = tm.facts(), [m.id] if m.id in tm.model_ids() and tm.model(m.id) is m else []
