@@ -127,7 +127,7 @@ model_needs.step_of_experts("deepseek-v3", [1, 4, 16, 64])
 #
 # **By hand.** A layer of `llama-3.3-70b` has $8{,}192 \times (2 \times 8{,}192 + 2 \times 1{,}024) + 3 \times 8{,}192 \times 28{,}672$
 # parameters, which are 856 million. Eighty layers have 68.5 billion, and the two tables add 2.1 billion. In `deepseek-v3` the experts of
-# 58 layers have $58 \times 256 \times 3 \times 7{,}168 \times 2{,}048$ parameters, which are 654 billion.
+# 58 layers have $58 \times 256 \times 3 \times 7{,}168 \times 2{,}048$ parameters, which are 654 billion. A token uses eight of 256 experts.
 
 # %%
 llama, deepseek = tm.model("llama-3.3-70b"), tm.model("deepseek-v3")
