@@ -10,74 +10,64 @@
 # ---
 
 # %% [markdown]
-# # What does a model need?
+# # What does a model need of a machine?
 
 # %% tags=["parameters"]
 model: str = "deepseek-v3"
 precision: str = "fp8"
 input_tokens: int = 4096
-output_tokens: int = 1024
-batch: int = 64
+output_tokens: int = 512
+batch: int = 16
 
 # %% tags=["hide-input"]
-import numpy as np
-from IPython.display import Markdown
+import pandas as pd
+from IPython.display import Markdown, display
 
 import trnmodel as tm
 from trnbook import charts
-from trnbook.chapters import common, guard
-from trnbook.chapters import model_needs as tables
-from trnbook.shared import case
-from trnbook.shared import ledger as printed
-from trnmodel.catalog import load
-from trnmodel.units import BILLION, format_digits, format_quantity
+from trnbook.chapters import common, guard, model_needs
+from trnbook.drawings import flows
+from trnbook.shared import case, ledger
 
-GENERATIONS = ["trainium1", "trainium2", "trainium3"]
-SPREAD = ["llama-3.1-8b", "llama-3.1-70b", "llama-3.1-405b", "mixtral-8x7b-v0.1", "qwen3-30b-a3b", "qwen3-235b-a22b"]
-SPREAD += ["gpt-oss-120b", "llama-4-maverick", "qwen3-next-80b-a3b", "deepseek-v3", "kimi-k2-instruct"]
-KINDS = ["gpt3-175b", "gemma-2b", "llama-3.1-70b", "deepseek-v3", "gemma-3-27b", "gpt-oss-120b", "llama-4-maverick"]
-KINDS += ["nemotron-h-56b", "qwen3-next-80b-a3b"]
-FORMATS = ["bf16", "fp8", "mxfp8", "mxfp4-moe", "mxfp4", "w4a8"]
-WIDTHS = ["llama-3.1-8b", "llama-3.1-70b", "gpt-oss-120b", "jamba-v0.1", "deepseek-v3"]
-m, context = tm.model(model), input_tokens + output_tokens
-guard.generates(model=m)
-guard.reaches(128, model=m)
+m, context = tm.model(model), input_tokens + output_tokens / 2
+guard.generates(model=m), guard.reaches(128, model=m), guard.spans(input_tokens + output_tokens, model=m)
 guard.within(1, 1e9, input_tokens=input_tokens, output_tokens=output_tokens, batch=batch)
-guard.spans(context, model=m)
-everyone, kinds, places = (
-    list(dict.fromkeys(m if name == m.id else name for name in [*names, m.id])) for names in (SPREAD, KINDS, WIDTHS)
-)
-dtypes = load.precision(precision)
+everyone = model_needs.beside(m)
+
 
 # %% tags=["hide-input"]
-operators = tables.phases(m, batch, input_tokens, context, precision)
-whole = operators.groupby("phase")[["flop", "weight_bytes", "cache_bytes"]].sum()
-intensity = whole.flop / (whole.weight_bytes + whole.cache_bytes)
-stored = tables.formats(m, FORMATS)
-smaller = stored[stored.weight_bytes < m.weight_bytes(precision)].sort_values("weight_bytes", kind="stable")
+def step_of(sequences, precision=precision, context=context, experts="distinct"):
+    ask = {"past": context - 1, "precision": precision, "expert_read": experts}
+    return m.operators("decode", batch=sequences, **ask)
+
+
+parts = {n: model_needs.by_part(step_of(n)) for n in sorted({1, 4, 16, 64, 256, batch})}
+read = parts[batch].read_bytes.sum()
+flop = batch * m.decode_flop(context)
 Markdown(
     common.card(
-        m.weight_bytes(precision),
-        f"weights of {m.id} in {precision.upper()}, {format_digits(m.total_params / BILLION, 3)} billion parameters"
-        + (
-            f" of which a token uses {format_digits(m.active_params() / BILLION, 3)} billion"
-            if m.active_params() < m.total_params
-            else ", all of which a token uses"
-        ),
+        read,
+        f"what one decode step of `{m.id}` must read from memory for {tm.units.counted(batch, 'sequence')}",
         unit="B",
         mark="ideal",
-        rival=" or ".join(
-            f"{row.precision.upper()} with {format_quantity(row.weight_bytes, 'B', 3)}"
-            for row in smaller.tail(2).itertuples()
-        ),
-        alone="" if len(smaller) else f"no format of {', '.join(FORMATS).upper()} stores less",
+        rival=f"{tm.units.format_quantity(flop, 'FLOP', 3)} of work, {tm.units.format_digits(flop / read, 2)} FLOP for each byte",
         proof="Check: figures that are not ours",
-        more=f"A token leaves {format_quantity(m.kv_bytes_per_token(dtypes.kv), 'B', 3)} in the cache. Reading a prompt of "
-        f"{tm.units.counted(input_tokens, 'token')} takes {format_quantity(whole.flop['prefill'], 'FLOP', 3)}, {format_digits(intensity['prefill'], 3)} for each byte "
-        f"of weights and cache; a decode step for {tm.units.counted(batch, 'sequence')} {format_quantity(whole.flop['decode'], 'FLOP', 3)}, "
-        f"{format_digits(intensity['decode'], 2)} for each byte.",
     )
 )
+
+# %% tags=["hide-input"]
+charts.stacks(
+    pd.concat(part.assign(batch=f"batch {n:,}") for n, part in parts.items()),
+    x="batch",
+    y="read_bytes",
+    color="part",
+    caption="Reads grow more slowly than the batch",
+    under=f"{m.id} in {precision.upper()}, context {context:,.0f}: least bytes that a decode step reads",
+)
+
+# %% [markdown]
+# **How sure is this?** It is a lower bound for any software. Parameters, work and cache follow from the model's configuration file, and
+# they agree with publishers and other programs. The number of experts read is a mean, for a router without favourites.
 
 # %% [markdown]
 # ## The running case
@@ -89,343 +79,402 @@ Markdown(
 case.table("model-needs")
 
 # %% [markdown]
-# ## Notation
+# The last line is the subject of this chapter: the bytes that all cores serving one batch read from HBM, the memory of the chips, in one
+# step. For Llama that is little more than its weights. For DeepSeek it is more than the whole model weighs, although a token uses only a
+# small part of the model.
+#
+# ## Why ask the model first?
+#
+# A machine offers room, bandwidth and arithmetic. A model needs them in proportions that its configuration fixes, whatever machine it
+# runs on. Four numbers describe it:
+#
+# | a model needs | symbol | what it decides |
+# |---|---|---|
+# | parameters | $N$ | how many chips hold the model |
+# | bytes that a step reads | $R$ | how long a decode step takes while memory limits it |
+# | FLOP per token | $F$ | how long a prompt takes |
+# | bytes of cache per token | $c$ | how many users fit, and how long their contexts may be |
+#
+# *Decode* makes one token for each of $B$ sequences, the *batch*. *Prefill* reads a prompt. The *context* $C$ counts the tokens that a
+# sequence has so far. A FLOP is one addition or multiplication. Drawings count in GB of $10^9$ bytes, charts in GiB of $2^{30}$.
+#
+# ## The idea: weights are shared, caches are not
+#
+# To make a token, a model multiplies a vector with every matrix that the token uses. If several sequences decode together, the chip
+# reads a matrix once and multiplies it with all their vectors. The keys and values of earlier tokens, the *cache*, belong to one
+# sequence, and no other can use them.
+#
+# A mixture of experts stands between the two. A *router* sends each token to a few of many small networks, the *experts*. Two tokens
+# share the read of an expert only if the router sends both to it. A small batch reads few experts, and a large one nearly all.
 
-# %% tags=["hide-input"]
-charts.table(
-    common.notation(tables.symbols(m, precision)),
-    caption=f"What this chapter calls things, for {m.id}",
-    download="notation",
-)
+# %%
+model_needs.step_of_experts("deepseek-v3", [1, 4, 16, 64])
 
 # %% [markdown]
-# A work of FLOP counts two for each multiply-accumulate. Norms, softmax, gates and look-ups count nothing.
-#
 # ## How many parameters?
 #
-# A configuration file says it all: each layer has projections of attention, a feed-forward part and norms; beside the layers there
-# are a table of tokens and a head.
+# Each layer of a dense model has four projections of attention (query, key, value and output), three matrices of a gated MLP, and norms.
+# Outside the layers stand a table with a row for each word of the vocabulary, and the head that turns a vector into words:
 #
 # $$ N = l\,\bigl(h\,(2\,h_q + 2\,h_{kv}) + 3\,h\,f\bigr) + 2\,V h + \text{norms} $$
 #
-# with $h_q$ and $h_{kv}$ the widths of all query and all key heads, $f$ that of a gated feed-forward part and $V$ words.
+# Here $l$ counts the layers and $h$ is the width of a token's vector. The heads of queries have the width $h_q$ together, those of keys
+# $h_{kv}$. The MLP has the width $f$, and the vocabulary has $V$ words. If $k$ of $E$ experts work for a token, it uses
 #
-# **By hand.** Llama-3.1-8B: 32 layers of 4,096 x (2 x 4,096 + 2 x 1,024) = 41.9 million and 3 x 4,096 x 14,336 = 176.2 million, two tables
-# of 128,256 x 4,096 and 65 norms of 4,096:
+# $$ N_a = N - \Bigl(1 - \frac{k}{E}\Bigr)\,N_{\text{experts}} $$
+#
+# parameters, where $N_{\text{experts}}$ counts those of all routed experts. They are called *active*.
+#
+# **By hand.** A layer of `llama-3.3-70b` has $8{,}192 \times (2 \times 8{,}192 + 2 \times 1{,}024) + 3 \times 8{,}192 \times 28{,}672$
+# parameters, which are 856 million. Eighty layers have 68.5 billion, and the two tables add 2.1 billion. In `deepseek-v3` the experts of
+# 58 layers have $58 \times 256 \times 3 \times 7{,}168 \times 2{,}048$ parameters, which are 654 billion. A token uses eight of 256 experts.
 
 # %%
-by_hand = 32 * (4096 * (2 * 4096 + 2 * 1024) + 3 * 4096 * 14336) + 2 * 128256 * 4096 + 65 * 4096
-assert by_hand == tm.model("llama-3.1-8b").total_params
-f"{by_hand:,}"
+llama, deepseek = tm.model("llama-3.3-70b"), tm.model("deepseek-v3")
+layer = 8192 * (2 * 8192 + 2 * 1024) + 3 * 8192 * 28672
+assert 80 * layer + 2 * 128256 * 8192 + 161 * 8192 == llama.total_params == 70_553_706_496
+experts = 58 * 256 * 3 * 7168 * 2048
+assert deepseek.total_params - (1 - 8 / 256) * experts == deepseek.active_params() == 37_552_282_624
+
+# %% [markdown]
+# Llama uses all of its 70.6 billion parameters for each token. DeepSeek uses 37.6 billion of 671 billion.
+# Publishers disagree on what *active* means. We count the table of words, of which a token reads a single row; some leave it out.
+#
+# ## How much work per token?
+#
+# A matrix of $p$ parameters takes $2p$ FLOP per token: one multiplication and one addition for each. Attention compares the token with
+# every token before it, and then adds up their values:
+#
+# $$ F = 2\,(N_a - V h - \text{norms}) + 2\,n_h\,(d_k + d_v)\,C\,l $$
+#
+# There are $n_h$ heads of queries. Keys have the width $d_k$ and values $d_v$. Looking up a word costs nothing, so that its table $V h$
+# drops out. In a prompt each token sees only those before it, so that attention does half of the square.
+#
+# **By hand.** For `llama-3.3-70b` at 4,352 tokens, the matrices take $2 \times 69.5 \times 10^9 = 139.0$ GFLOP. Attention takes
+# $2 \times 64 \times 256 \times 4{,}352 \times 80 = 11.4$ GFLOP, a twelfth of that.
 
 # %%
+linear = 2 * (llama.total_params - 128256 * 8192 - 161 * 8192)
+attention = 2 * 64 * 256 * 4352 * 80
+assert linear + attention == llama.decode_flop(4352)
+
+# %% [markdown]
+# The timing model counts the same work. If four *ranks*, logical cores, share the model, each does a quarter. Ask it for the prompt:
+
+# %%
+four = tm.Mapping(tp=4, lnc=2)
+prompt = tm.prefill("llama-3.3-70b", "trn2.48xlarge", four, input_tokens=4096, precision="fp8")
+assert 4 * prompt.work_flop_per_rank == llama.prefill_flop(4096)
+f"{prompt.time_s:.2f} s, bound by {prompt.bound}"
+
+# %% [markdown]
+# ## How much cache per token?
+#
+# Each layer keeps a key and a value for every head of keys. With $n_{kv}$ such heads of width $d$ and $s_{kv}$ bytes for an element
+#
+# $$ c = 2\,s_{kv}\,l\,n_{kv}\,d , \qquad c_{\text{latent}} = s_{kv}\,l\,(d_c + d_r) . $$
+#
+# The second form is that of DeepSeek's latent attention. It keeps one compressed vector of width $d_c$ for all heads, and a part of width
+# $d_r$ that holds the position.
+#
+# **By hand**, with two bytes for an element: Llama keeps $2 \times 2 \times 80 \times 8 \times 128 = 327{,}680$ bytes per token, and DeepSeek
+# $2 \times 61 \times (512 + 64) = 70{,}272$ bytes. If four ranks share the model, each stores a quarter of Llama's cache.
+
+# %%
+assert llama.kv_bytes_per_token() == 2 * 2 * 80 * 8 * 128 == 327_680
+assert deepseek.kv_bytes_per_token() == 2 * 61 * (512 + 64) == 70_272
+fit = tm.memory_fit("llama-3.3-70b", "trn2.48xlarge", four, batch=4, context=4608, precision="fp8")
+assert 4 * fit.cache_bytes == 4 * 4608 * 327_680
+
+# %%
+kinds = [one for one in map(tm.model, everyone) if one.max_context >= context]
+caches = pd.DataFrame({"model": [one.id for one in kinds], "attention": map(model_needs.attention_kind, kinds)})
+caches["total"] = [one.total_params for one in kinds]
+caches["token_bytes"] = [one.kv_bytes_per_token() for one in kinds]
+caches["cache_bytes"] = [float(one.kv_bytes(context)) + one.state_bytes() for one in kinds]
 charts.table(
-    tables.sizes(everyone),
-    caption="Parameters: all, and those that a token uses, with and without the table of tokens",
-    download="parameters",
-)
-
-# %% [markdown]
-# There are two conventions for *active*. With the table, DeepSeek-V3 has 37.6 billion; without it (a token reads a single row) 36.6.
-# Publishers print either: Qwen3-30B-A3B's *A3B* is 3.04 without its table and 3.35 with it. A tied table stays in both, for it is the
-# head too. Layers for multi-token prediction that come with a checkpoint are in neither.
-#
-# ## Where they sit
-
-# %%
-where = tables.places(places)
-mine = where[where.model == m.id].set_index("place").share.sort_values(ascending=False, kind="stable")
-charts.stacks(
-    where[where.share > 0],
-    x="model",
-    y="share",
-    color="place",
-    caption=f"{m.id}: {mine.iloc[0]:.0%} of the parameters are {mine.index[0]}",
-    under=f"{mine.iloc[1]:.1%} are {mine.index[1]}",
-)
-
-# %%
-charts.table(where, caption="Where parameters sit, and how many of them a token uses", download="places")
-
-# %% [markdown]
-# ## What each operator does and reads
-#
-# A matrix of $p$ parameters does $2p$ FLOP for each token and is read once for all of them. With $s$ bytes a weight its intensity
-# over $n$ tokens is $I = 2n/s$, whatever its shape; experts share $n$ tokens among those that they meet. Attention does
-# $2\,n_h\,(d_k + d_v)$ FLOP for each query and key. In decode it reads the cache of each sequence for one query: with $g$ query heads
-# to each key head, and 2 bytes an element, $I = g$, and no batch changes that. A latent that all heads share (MLA) lifts it:
-#
-# $$ I_{MLA} = \frac{2\,n_h\,(d_c + d_r + d_c)}{2\,(d_c + d_r)} . $$
-#
-# **By hand.** Llama-3.1-70B has 64 query heads on 8 key heads: 8 FLOP/B. DeepSeek-V3 has 128 heads on a latent of 512 + 64:
-# 2 x 128 x (576 + 512) / (2 x 576) = 242 FLOP/B, above Trainium2's ridge point of 230.
-
-# %%
-against = tables.against_ridges(operators, GENERATIONS, dtypes.compute)
-charts.ranges(
-    against,
-    x="intensity_flop_per_byte",
-    y="what",
-    color="of",
-    log_x=True,
-    caption=f"Prefill does {format_digits(intensity['prefill'], 3)} FLOP a byte, decode {format_digits(intensity['decode'], 2)}",
-    under=f"{m.id} in {precision.upper()} as a whole: a prompt of {tm.units.counted(input_tokens, 'token')}, decode at batch {batch:,}"
-    + charts.ours(against.what[against.estimate]),
-)
-
-# %% [markdown]
-# An operator to the left of a ridge point waits for memory, one to the right for compute. Weights and cache alone count here, as if a
-# fused graph kept everything else in SBUF; the table has the intensity with every input and output written to HBM too. Attention runs
-# in BF16, so its ridge point is that of BF16, not of the 8-bit formats. A chip without a peak for the format is shown in BF16.
-# Plain FP8 on Trainium3 runs at twice BF16 and not at the rate of MXFP8 (chapter 1).
-
-# %%
-charts.table(
-    operators, caption=f"Operators of a prefill and of a decode step of {m.id}, over all layers", download="operators"
-)
-
-# %% [markdown]
-# ### The sum over operators
-#
-# Over all of them a token takes $2\,(N_a - \text{table} - \text{loose}) + $ attention, in decode
-# $2\,n_h (d_k + d_v)\,C\,l$.
-#
-# **By hand.** Llama-3.1-8B at a context of 8,192: 2 x (8,030,261,248 - 525,336,576 - 266,240) = 15.01 GFLOP for the matrices, 32 x 2 x 32 x
-# 256 x 8,192 = 4.29 GFLOP for attention.
-
-# %%
-decode = 2 * (8030261248 - 128256 * 4096 - 65 * 4096) + 32 * 2 * 32 * 256 * 8192
-assert decode == tm.model("llama-3.1-8b").decode_flop(8192)
-format_quantity(decode, "FLOP", 4)
-
-# %% [markdown]
-# ### What is counted
-#
-# A prompt needs the triangle of its attention, $T(T+1)/2$ pairs, and one row of logits. MFU is often defined by the whole square and by
-# logits of all tokens, as training needs them. The difference is small for a short prompt and doubles attention for a long one.
-
-# %%
-lengths = 2.0 ** np.arange(7, int(np.log2(m.max_context)) + 1)
-counted = tables.masks(m, lengths)
-most = counted.loc[counted.times_needed.idxmax()]
-charts.lines(
-    counted,
-    x="tokens",
-    y="times_needed",
-    color="counted",
-    log_x=True,
-    caption=f"Counting {most.counted} gives {most.times_needed:.2f} times the work",
-    under=f"{m.id} at {most.tokens:,.0f} tokens, over the work that is needed",
-)
-
-# %%
-charts.table(counted, caption="Work of a prefill by what is counted", download="masks")
-
-# %% [markdown]
-# ## What stays: the cache
-#
-# $$ c = 2\,s_{kv} \sum_{layers} n_{kv}\,d , \qquad c_{MLA} = s_{kv}\,l\,(d_c + d_r) $$
-#
-# Multi-head attention keeps keys and values of every head, multi-query attention of one, grouped attention of a few; latent attention
-# keeps one vector for all heads. A window keeps no more than its width. A recurrent layer keeps a state that does not grow.
-#
-# **By hand.** Llama-3.1-70B: 80 layers x 2 x 8 heads x 128 x 2 B = 327,680 B a token. DeepSeek-V3: 61 x (512 + 64) x 2 B = 70,272 B.
-
-# %%
-token_bytes = [tm.model(name).kv_bytes_per_token() for name in ("llama-3.1-70b", "deepseek-v3")]
-assert token_bytes == [80 * 2 * 8 * 128 * 2, 61 * (512 + 64) * 2]
-" and ".join(f"{bytes_:,.0f} B" for bytes_ in token_bytes)
-
-# %%
-grown = tables.caches(kinds, 2.0 ** np.arange(8, 18), dtypes.kv)
-charts.lines(
-    grown[grown.cache_bytes > 0],
-    x="context",
-    y="cache_bytes",
-    color="model",
-    log_x=True,
-    log_y=True,
-    caption="Windows and states bend the line, a latent lowers it",
-    under=f"cache of one sequence in {dtypes.kv.upper()}",
-)
-
-# %%
-charts.table(
-    tables.caches(kinds, [context], dtypes.kv),
-    caption=f"Cache by kind of attention, and at a context of {context:,}; a dash is beyond the model's longest context",
+    caches.sort_values("cache_bytes", ascending=False, kind="stable"),
+    caption=f"Kinds of attention, and the cache of one sequence of {context:,.0f} tokens in BF16",
     download="caches",
 )
 
 # %% [markdown]
-# ## Weights by format
+# MHA gives every head of queries its own keys. GQA shares one head of keys among several, and MLA shares a latent among all. A *window*
+# forgets what is further back. Recurrent layers, such as Mamba, keep a state of fixed size instead. The size of a model says little
+# about its cache.
 #
-# A block format stores a scale with each block: MXFP8 has 32 elements of 8 bits and 8 bits of scale, 264/32 = 8.25 bits an element;
-# MXFP4 4.25. Head, tables, routers, norms and biases stay as wide as activations, in each of them.
+# ## What does a decode step read?
+#
+# A token misses an expert with the probability $1 - k/E$, and a batch misses it if all tokens do. On average a batch meets
+#
+# $$ D = E\,\Bigl(1 - \Bigl(1 - \frac{k}{E}\Bigr)^{B}\Bigr) $$
+#
+# of $E$ experts. The step reads these, the weights that every token uses, and the caches:
+#
+# $$ R = W_{\text{shared}} + \frac{D}{E}\,W_{\text{experts}} + B\,c\,C $$
+#
+# Each $W$ counts stored bytes. A format of eight bits stores one byte for each parameter of the large matrices. Head, router and norms stay at
+# two bytes in every format. The factor $c\,C$ is the cache of one sequence; a window stops its growth.
+#
+# **By hand.** Sixteen sequences of DeepSeek meet $256\,(1 - (1 - 8/256)^{16}) = 102$ of 256 experts. These are 260 GB of the experts'
+# 654 GB. The weights that every token uses add 17 GB, and the caches add 5 GB.
 
 # %%
-charts.bars(
-    stored,
-    x="precision",
-    y="weight_bytes",
-    caption=f"From BF16 to W4A8 weights shrink to {stored.weight_bytes.iloc[-1] / stored.weight_bytes.iloc[0]:.0%}",
-    under=f"weights of {m.id}",
-)
+met = 256 * (1 - (1 - 8 / 256) ** 16)
+shared = deepseek.weight_bytes_read(1, "fp8", "all") - experts
+by_hand = shared + met / 256 * experts + 16 * 4352 * 70_272
+model_says = deepseek.weight_bytes_read(16, "fp8") + 16 * deepseek.kv_bytes(4352)
+assert abs(by_hand / model_says - 1) < 1e-5
+
+# %% [markdown]
+# ## The line of the case
+#
+# The least that a step must read is not what it does read. Three things come on top:
+#
+# $$ R_{\text{step}} = R + R_{\text{unused experts}} + R_{\text{padding}} + R_{\text{copies}} $$
+#
+# - **Unused experts.** Public software runs all experts on all tokens, unless the tokens are very few.
+# - **Padding.** A compiled graph has a fixed length of context. It reads the cache at that length, even where it is empty.
+# - **Copies.** The ranks of DeepSeek form groups. A group keeps its share of the experts, but all of the attention weights. Within a
+#   group, the latent has no heads to divide, so that each rank keeps all of it.
+#
+# **By hand.** Llama on Trainium2 runs on four ranks, with four sequences and a graph for 4,608 tokens. It reads all weights once:
+#
+# $$ 70.6\ \text{GB} + 4 \times 4{,}608 \times 327{,}680\ \text{B} = 70.6 + 6.0 = 76.6\ \text{GB} = 71.4\ \text{GiB} $$
 
 # %%
-charts.table(
-    stored,
-    caption="Weights by format; W4A8 stores 4 bits and computes with 8, MXFP4-MOE narrows routed experts alone",
-    download="formats",
+ask = {"batch": 4, "context": 4352, "max_context": 4608, "new_tokens": 8, "precision": "fp8"}
+step = tm.decode_step("llama-3.3-70b", "trn2.48xlarge", four, **ask)
+by_hand = llama.weight_bytes_read(4, "fp8") + 4 * 4608 * 327_680
+assert abs(4 * step.moved_bytes_per_rank / by_hand - 1) < 1e-3
+
+
+# %% [markdown]
+# The same call gives every column of the strip. The plan of the case has chosen mapping, batch and software.
+
+
+# %%
+def asked(plan):
+    ask = {"batch": plan.batch, "context": 4352, "max_context": 4608, "new_tokens": 1 + plan.option.draft_tokens}
+    return ask | {"precision": plan.precision, "efficiencies": plan.stack}
+
+
+line = next(one for one in case.LINES if one.chapter == "model-needs")
+columns = [(name, system) for name in case.PROMISES for system in case.SYSTEMS]
+for name, system in columns:
+    plan = case.choice(name, system)
+    step = tm.decode_step(name, system, plan.degrees, **asked(plan))
+    assert plan.degrees.ranks * step.moved_bytes_per_rank == case.value(line, name, system)
+
+
+# %% [markdown]
+# Where do the bytes come from? Ask again for a step that reads only the experts it needs, and ask the model what it needs. Before you
+# run the cell, guess which is larger for DeepSeek: the experts that nobody asked for, or the copies?
+
+
+# %%
+def from_need_to_read(name, system):
+    plan, one = case.choice(name, system), tm.model(name)
+    frugal = tm.decode_step(name, system, plan.degrees, **asked(plan), expert_read="distinct")
+    read, less = (plan.degrees.ranks * step.moved_bytes_per_rank for step in (plan.step, frugal))
+    weights = one.weight_bytes_read(plan.batch, plan.precision)
+    cache, padded = (plan.batch * one.kv_bytes(n, frugal.precision.kv) for n in (4352, 4608))
+    return model_needs.breakdown(name, system, weights, cache, padded - cache, read - less, read)
+
+
+# %%
+charts.stacks(
+    pd.concat(from_need_to_read(*column) for column in columns),
+    x="case",
+    y="read_bytes",
+    color="part",
+    caption="Llama reads what it needs, DeepSeek far more",
+    under="bytes that all ranks of a replica read in one decode step of the running case",
 )
 
 # %% [markdown]
-# ## What a decode step reads
+# On Trainium2 the small batch of DeepSeek meets few experts, but the software reads them all. On Trainium3 the batch is large enough to
+# need nearly every expert. There the copies weigh more, because there are more groups. Copies cost room and time, since every rank reads
+# its whole copy instead of a share of one.
 #
-# Dense weights are read once for the batch. Of $E$ experts a batch of $B$ tokens that choose $k$ each, uniformly and independently,
-# meets
-#
-# $$ D = E\,\bigl(1 - (1 - k/E)^B\bigr) . $$
-#
-# Software may do worse: read the experts of each token anew, which NxD Inference does while $B\,k < E$, or all of them, which it does
-# from there on. Caches are never shared.
-#
-# **By hand.** DeepSeek-V3 at batch 64: 256 x (1 - (1 - 8/256)^64) = 222 of 256.
+# **By hand.** On Trainium2 there are sixteen groups. Each of them reads the 17.2 GB that every token uses, where one copy would do. That
+# makes $15 \times 17.2 = 258$ GB of copies. Parts of attention and the latent are copied within a group, too:
 
 # %%
-f"{256 * (1 - (1 - 8 / 256) ** 64):.1f} experts"
+plan = case.choice("deepseek-v3", "trn2.48xlarge")
+where = ("deepseek-v3", "trn2.48xlarge", plan.degrees)
+ask = {"batch": int(plan.batch), "context": 4608, "precision": plan.precision, "efficiencies": plan.stack}
+fit = tm.memory_fit(*where, **ask)
+assert plan.degrees.ranks * fit.weight_bytes - deepseek.weight_bytes(plan.precision) > 15 * shared
+assert 257e9 < 15 * shared < 259e9
+flows.where_a_byte_goes(*where, **ask)
+
+# %% [markdown]
+# ## How much work for each byte?
+#
+# A chip needs a certain amount of work per byte to keep its arithmetic busy, the *ridge point*: its peak over its bandwidth. A model in
+# decode offers
+#
+# $$ I = \frac{B\,F}{R} \;\longrightarrow\; \frac{F}{c\,C} \quad \text{for a large batch.} $$
+#
+# A batch raises the intensity $I$ until the caches outweigh the weights. Beyond that point
+# more sequences bring bytes and work alike.
+# Below the ridge memory limits the step; above it, arithmetic does.
+#
+# **By hand.** Attention alone has the same intensity at any batch, because each query meets the cache of its own sequence. In Llama eight
+# query heads share one key head, which gives 8 FLOP/B. In DeepSeek all heads share one latent, which gives
+# $2 \times 128 \times (576 + 512) / (2 \times 576) = 242$ FLOP/B.
 
 # %%
-batches = 2.0 ** np.arange(0, 11)
-read = tables.step_bytes(m, batches, context, precision)
-at = read[read.batch == 1].set_index("what").read_bytes
-cache_passes = read[(read.what == "cache").values].set_index("batch").read_bytes
-once = read[read.what == at.index[0]].set_index("batch").read_bytes
-passed = cache_passes.index[cache_passes > once]
+for one, by_hand in ((llama, 8), (deepseek, 2 * 128 * (576 + 512) / (2 * 576))):
+    table = model_needs.by_operator(one.operators("decode", batch=16, past=1e6)).set_index("operator")
+    assert abs(table.intensity_flop_per_byte["causal attention"] / by_hand - 1) < 1e-4
+
+# %%
+ask = {
+    "batch": [16, 32, 64, 128, 256, 512, 1024, 2048, 4096],
+    "context": 4352,
+    "precision": "fp8",
+    "efficiencies": "ideal",
+}
+mappings = {"llama-3.3-70b": tm.Mapping(tp=64), "deepseek-v3": tm.Mapping(tp=4, ep=16)}
+offered = pd.concat(
+    tm.decode_step(name, "trn2.48xlarge", degrees, **ask).to_frame() for name, degrees in mappings.items()
+)
+offered["intensity_flop_per_byte"] = offered.work_flop_per_rank / offered.moved_bytes_per_rank
+
+# %%
+chip = tm.chip("trainium2")
+ridge = pd.DataFrame({"model": "Trainium2 ridge", "batch": ask["batch"]})
+ridge["intensity_flop_per_byte"] = chip.peak("fp8") / chip.hbm_bytes_per_s
 charts.lines(
-    read,
+    pd.concat([offered[offered.valid], ridge])[["model", "batch", "intensity_flop_per_byte"]],
     x="batch",
-    y="read_bytes",
-    color="what",
+    y="intensity_flop_per_byte",
+    color="model",
     log_x=True,
     log_y=True,
-    caption=f"From batch {passed[0]:,.0f} on the cache outweighs the weights"
-    if len(passed)
-    else f"Up to batch {batches[-1]:,.0f} the weights outweigh the cache",
-    under=f"{m.id}, context {context:,}: bytes that a decode step reads",
+    caption="Memory is full before decode reaches the ridge",
+    under="ideal software on trn2.48xlarge, FP8, context 4,352; a line ends where memory is full",
 )
-
-# %%
-charts.table(read, caption="Bytes that a decode step reads, and each token's share of them", download="step-bytes")
-
-# %%
-met = tables.experts_met(
-    [one for one in map(tm.model, everyone) if one.id != "llama-4-maverick"], [1.0, 8.0, 64.0, 256.0]
-)
-charts.table(met, caption="Experts of a layer that a batch meets, under uniform routing", download="experts")
 
 # %% [markdown]
+# Llama's line flattens, because its caches come to outweigh its weights. DeepSeek has a small cache and much work per byte of it, so that
+# its line still rises where memory is full. A prompt is different. All its tokens share one read of the weights, as if they were a large
+# batch. A long prompt therefore stands right of the ridge, where decode stands left of it.
+#
 # ## Check: figures that are not ours
 #
-# **Publishers' counts.** Some publishers state the parameters of a checkpoint to the unit. Ours come from the configuration file alone:
+# Some publishers state the parameters of a checkpoint to the unit; ours come from the configuration file alone. For other figures there
+# are the publishers' own model code, built without its weights, PyTorch's counter of FLOP run over it, and an analysis written apart
+# from ours.
 
 # %%
-published = printed.published_counts()
+published, others = ledger.published_counts(), ledger.printed()
 assert (published.difference == 0).all()
-charts.table(published, caption=f"{len(published)} counts to the unit, none off by one", download="published")
-
-# %% [markdown]
-# **Other programs.** Parameters and FLOP of six models were counted without this project: the publishers' model code instantiated without
-# memory, PyTorch's counter of FLOP run over it, and an analysis written apart from ours. Each row says which.
-
-# %%
-others = printed.printed()
 assert others.agrees.all()
 charts.table(
-    printed.agreement(others),
-    caption="Agreement by figure; exact means the same to the last unit",
+    model_needs.with_counts(ledger.agreement(others), published),
+    caption="Figures that others counted; exact means the same to the last unit",
     download="agreement",
 )
 
-# %%
-charts.table(others, caption="Every figure, its tolerance and what it stands on", download="printed", file_only=True)
+# %% [markdown]
+# The largest difference is 0.02 %, in weight bytes: DeepSeek's own FP8 file stores a scale for each block of weights, which we do not count.
+# These checks test counts and not a running chip. Chapter 3 compares with bytes that a profiler counted on hardware.
+#
+# ## What moves the answer?
+#
+# The next cell asks the question of this page under other circumstances, one at a time. Change a line and run it again.
 
-# %% tags=["hide-input"]
-worst = others.loc[others.error.abs().idxmax()]
-Markdown(
-    f"{(others.error == 0).sum()} of {len(others)} agree to the unit. The largest difference is {abs(worst.error):.2%}, "
-    f"{worst.figure} of {worst.model}: the publisher's file also holds a scale for each block of 128 x 128 weights, which our FP8 does "
-    "not count. Bytes that a profiler counted on Trainium1 while models decoded are in chapter 3."
+# %%
+changes = {
+    "as asked": step_of(batch),
+    "batch x 4": step_of(4 * batch),
+    "context x 4": step_of(batch, context=4 * context),
+}
+changes |= {"weights in BF16": step_of(batch, "bf16"), "weights in MXFP4": step_of(batch, "mxfp4")}
+changes |= {"weights and cache in FP8": step_of(batch, "fp8-kvfp8"), "all experts": step_of(batch, experts="all")}
+charts.stacks(
+    pd.concat(model_needs.by_part(step).assign(asked=name) for name, step in changes.items()),
+    x="asked",
+    y="read_bytes",
+    color="part",
+    caption="Format moves the weights, context the cache",
+    under=f"{m.id}, batch {batch:,}, context {context:,.0f}: bytes that a decode step reads",
 )
 
 # %% [markdown]
-# ## What moves the answer
+# A narrower format shrinks weights and leaves the cache as it is, unless the cache is stored in it too. A longer context grows the cache
+# alone. A larger batch grows the cache, and in a mixture of experts also the experts read. Where a model has no experts, the last bar
+# equals the first.
 #
-# * **Context against batch.** Weights are read once, caches once for each sequence: a long context turns a model that reads weights into
-#   one that reads cache.
-# * **Who reads experts how.** At batch 1 all policies but one agree; at batch 64 the software's policy may cost several times the weights.
-# * **The format of the cache** halves its bytes alone; the format of weights leaves the cache as it is.
+# ## What is left out?
 #
-# ## What is left out
-#
-# Routing that is not uniform meets fewer experts. Latent attention is counted absorbed in decode and expanded in prefill, the cheaper way
-# each; software may differ. Activations that leave SBUF are in the table and not in the chart. Vision and audio towers of multimodal
-# models, and adapters, are not modelled. Where a file pads its vocabulary, the padded one counts. Whether it fits is chapter 9.
+# - **Favourite experts.** If a router prefers some experts, a batch meets fewer of them, and their rank has more to do.
+# - **Activations.** Vectors that leave the on-chip memory between operators are read again. Fused graphs avoid most of it.
+# - **Attention's ridge.** Attention runs in BF16, whose ridge is about half as high as that of the matrices.
+# - **Other parts.** Towers for images and sound, adapters, and layers that predict several tokens are not counted.
+# - **Room.** Chapter 9 asks whether a model fits.
 
 # %% [markdown]
 # ```{admonition} Takeaway
 # :class: tip
-# Three numbers size a model for decode: bytes of the weights that it reads, bytes of cache a token, and the batch over which the first is
-# shared.
+# A decode step reads weights once for the whole batch, an expert once for all tokens that share it, and a cache once for each sequence.
+# The model fixes this least amount. Software and mapping decide what is read on top.
 # ```
 
 # %% [markdown]
 # ## Problems
 #
-# **1.** At which batch do the dense matrices of a model stored in FP8 reach Trainium2's FP8 ridge point of 448 FLOP/B?
+# **1.** At which batch do dense matrices stored in FP8 reach Trainium2's ridge point of 448 FLOP/B?
 #
 # ```{admonition} Answer
 # :class: dropdown
-# $I = 2B/s$ with $s = 1$: $B = 224$. In BF16 the ridge is 230 and $s = 2$, so $B = 230$: the format hardly moves it.
+# A matrix of $p$ bytes does $2\,p\,B$ FLOP: $I = 2B$, so $B = 224$. In BF16 the ridge is 230 and a parameter has two bytes, so $B = 230$.
+# The format hardly moves it.
 # ```
 #
-# **2.** Llama-3.1-70B in BF16 serves sequences of 32,768 tokens. From which batch on is the cache more to read than the weights?
+# **2.** Llama in BF16 serves sequences of 32,768 tokens. From which batch on is there more cache than weights to read?
 #
 # ```{admonition} Answer
 # :class: dropdown
-# A sequence has 32,768 x 327,680 B = 10.7 GB of cache, a step reads 139.0 GB of weights: from 13 sequences on.
+# A sequence has 32,768 x 327,680 B = 10.7 GB of cache, and a step reads 139.0 GB of weights: from 13 sequences on.
 # ```
 #
-# **3.** How many of 128 experts, 8 a token, does a batch of 16 meet, and what would reading them token by token cost?
+# **3.** A layer has 128 experts, of which each token uses eight. How many does a batch of sixteen meet, and what does it cost to read
+# them for each token anew?
 #
 # ```{admonition} Answer
 # :class: dropdown
-# $128\,(1 - (1 - 1/16)^{16}) = 82.4$ read once, against $16 \times 8 = 128$ reads: 1.55 times the bytes.
-# ```
-#
-# **4.** gpt-oss-120b slides a window of 128 over half of its 36 layers. What does that save of the cache at 32,768 tokens?
-#
-# ```{admonition} Answer
-# :class: dropdown
-# 2,048 B a token and layer: 36 layers x 32,768 would be 2.42 GB, 18 x 32,768 + 18 x 128 are 1.21 GB. Nearly half.
+# They meet $128\,(1 - (1 - 1/16)^{16}) = 82.4$. For each token anew, the step reads $16 \times 8 = 128$, which is 1.55 times the bytes.
 # ```
 
 # %% [markdown]
+# ## Notation
+#
+# | symbol | in code | what it is |
+# |---|---|---|
+# | $N$, $N_a$ | `total_params`, `active_params()` | parameters, and those that a token uses |
+# | $F$ | `decode_flop(context)` | work per token in decode |
+# | $c$ | `kv_bytes_per_token()` | cache per token, before a window is full |
+# | $R$ | `operators("decode", ...)` | least bytes that a step reads |
+# | $R_{\text{step}}$ | `moved_bytes_per_rank` | bytes that a step reads on each rank |
+# | $B$, $C$ | `batch`, `context` | sequences of a step, and tokens of each |
+# | $E$, $k$, $D$ | | experts of a layer, those of a token, those that a batch meets |
+# | $I$ | `intensity_flop_per_byte` | work per byte |
+#
 # ## Sources
 
 # %% tags=["hide-input"]
-shipped = [m.id] if m.id in tm.model_ids() and tm.model(m.id) is m else []
-files = charts.table(
-    printed.files(list(dict.fromkeys([*SPREAD, *shipped, *KINDS, *WIDTHS]))),
-    caption="Where the configuration of each model was read",
-    download="models",
-)
-files
-
-# %% tags=["hide-input"]
-used = tm.facts()
-shown = used[used.entity.isin(GENERATIONS) & used.quantity.isin(["hbm_bytes_per_s", "peak_flop_per_s"])]
-charts.table(
-    common.bibliography([*shown.source, "ocp-mx-1.0"]),
-    caption="Sources of the other figures in this chapter",
-    download="sources",
-)
+facts, shipped = tm.facts(), [m.id] if m.id in tm.model_ids() and tm.model(m.id) is m else []
+used = facts[(facts.entity == "trainium2") & facts.quantity.isin(["hbm_bytes_per_s", "peak_flop_per_s"])]
+sources = common.bibliography([*used.source, "ocp-mx-1.0"])
+evidence = {
+    "Parameters as publishers count them, and ours": ("published", published),
+    "Every figure of another program, its tolerance and source": ("printed", others),
+    "Every operator of the decode step asked about": ("operators", model_needs.by_operator(step_of(batch))),
+    "Where the configuration of each model was read": ("models", ledger.files([*model_needs.KINDS, *shipped])),
+}
+display(charts.table(sources, caption="Sources of the chip's figures and of the formats", download="sources"))
+display(*(charts.table(rows, caption=what, download=name, file_only=True) for what, (name, rows) in evidence.items()))

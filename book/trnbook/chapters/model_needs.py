@@ -1,201 +1,181 @@
-"""What a model needs: where its parameters are, work and traffic of its operators, cache, formats of weights."""
+"""Tables and a drawing of what a model needs: parts of a step, its operators, and the experts that a batch reads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
-from trnbook.chapters import common
-from trnbook.shared.operators import step_operators
-from trnmodel.arguments import listed, number, numbers
-from trnmodel.catalog import load
-from trnmodel.catalog.stacks import ExpertRead
-from trnmodel.formulas.moe import distinct_experts
+from trnbook.drawings.svg import Accent, Drawing, rect, text
+from trnmodel.arguments import integer, listed, refuse
+from trnmodel.catalog.systems import system as read_system
 from trnmodel.models import describe
+from trnmodel.models.describe import attention_kind as attention_kind
+from trnmodel.models.operators import Operator
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
-from trnmodel.result import tidy
 
-BITS = 8  # per byte
-POLICIES: Mapping[ExpertRead, str] = {
-    "distinct": "each expert once",
-    "per_token": "experts of each token anew",
-    "all": "all experts",
-}
+KINDS = ("codellama-13b", "llama-3.3-70b", "deepseek-v3", "gpt-oss-120b", "nemotron-h-56b")  # of attention, one each
+SHARED, EXPERTS, CACHE = "shared weights", "routed experts", "caches"
+GB = 1e9  # as drawings count bytes, which rates move
+COLUMNS, CELL, TOP, MOST = 16, 15.0, 84.0, 64  # of the drawn experts; and the most sequences drawn
 
 
-def symbols(model: str | Transformer, precision: str) -> list[tuple[str, ...]]:
-    """Return the chapter's notation with the values of a model: rows of `common.notation`."""
-    m, stored = read_model(model), load.precision(precision)
-    experts = next((f"{p.copies}, {p.active}" for _, p, _ in describe.parts(m) if p.group == "experts"), "none")
-    return [
-        ("", "total_params", "", f"{m.total_params:,}"),
-        ("N_a", "active_params", "parameters that one token uses", f"{m.active_params():,}"),
-        ("l, h", "n_layers, hidden_size", "layers; width of the residual stream", f"{m.n_layers}, {m.hidden_size}"),
-        ("E, k", "copies, active", "routed experts of a layer; experts of a token", experts),
-        ("s", "storage_bytes", f"bytes of a weight in {stored.name}", f"{stored.storage_bytes('weights'):g} B"),
-        ("", "kv_bytes_per_token", "", f"{m.kv_bytes_per_token(stored.kv):,.0f} B"),
-        ("", "tokens, context", "tokens of a prompt; tokens in the cache, the new one included", ""),
-        ("", "batch", "sequences that a decode step serves", ""),
-        ("", "intensity_flop_per_byte", "", ""),
-    ]
-
-
-def sizes(models: Iterable[str | Transformer]) -> pd.DataFrame:
-    """Return total and active parameters, the active ones with and without the token table.
+def beside(model: Transformer, others: Iterable[str] = KINDS) -> list[str | Transformer]:
+    """Return some models and the chapter's, which stands in the place of the one whose id it has.
 
     Examples
     --------
-    >>> sizes(["deepseek-v3"])[["total", "active"]].iloc[0].tolist()
-    [671026404352, 37552282624]
+    >>> beside(read_model("llama-3.1-8b"), ["deepseek-v3"])[0]
+    'deepseek-v3'
     """
-    return pd.DataFrame(
-        {
-            "model": chosen.id,
-            "total": chosen.total_params,
-            "active": chosen.active_params(),
-            "active_without_table": chosen.active_params(input_embedding=False),
-            "active_share": chosen.active_params() / chosen.total_params,
-            "layers": chosen.n_layers,
-            "hidden": chosen.hidden_size,
-            "attention": describe.attention_kind(chosen),
-        }
-        for chosen in map(read_model, listed("models", models))
-    )
+    return list(dict.fromkeys(model if name == model.id else name for name in [*others, model.id]))
 
 
-def places(models: Iterable[str | Transformer]) -> pd.DataFrame:
-    """Return where parameters are: all of them, and those used per token; a tied head stores nothing.
+def by_part(operators: Iterable[Operator]) -> pd.DataFrame:
+    """Return the bytes that a step reads by what is read, without parts that read nothing.
 
     Examples
     --------
-    >>> float(places(["deepseek-v3"]).set_index("place").share["routed experts"].round(3))
-    0.974
+    >>> step = read_model("llama-3.1-70b").operators("decode", batch=4, past=4351)
+    >>> by_part(step).read_bytes.round(-6).tolist()
+    [139006000000.0, 5704000000.0]
     """
-    by_model = {chosen: describe.by_place(chosen) for chosen in map(read_model, listed("models", models))}
+    read = dict.fromkeys((SHARED, EXPERTS, CACHE), 0.0)
+    for one in operators:
+        read[EXPERTS if one.part and one.part.group == "experts" else SHARED] += float(one.weight_bytes)
+        read[CACHE] += float(one.cache_read_bytes)
+    rows = [(part, size) for part, size in read.items() if size]
+    return pd.DataFrame(rows, columns=["part", "read_bytes"])
+
+
+def by_operator(operators: Iterable[Operator]) -> pd.DataFrame:
+    """Return work, bytes and FLOP per byte of a step's operators, equal ones of different layers added up.
+
+    Examples
+    --------
+    >>> step = read_model("llama-3.1-8b").operators("decode", batch=32, past=99)
+    >>> float(by_operator(step).set_index("operator").intensity_flop_per_byte["o"])
+    32.0
+    """
     rows = [
-        (chosen.id, place, where[place][0], where[place][0] / chosen.total_params, where[place][1])
-        for place in describe.ORDER
-        for chosen, where in by_model.items()
-        if place in where
-    ]
-    return pd.DataFrame(rows, columns=["model", "place", "parameters", "share", "active"])
-
-
-def phases(model: str | Transformer, batch: float, input_tokens: float, context: float, precision: str) -> pd.DataFrame:
-    """Return operators of the prefill of one prompt and of a decode step at the end of the answer."""
-    input_tokens, context = number("input_tokens", input_tokens, 1), number("context", context, 1)
-    prompt = step_operators(model, "prefill", 1, input_tokens, 0, precision)
-    return pd.concat([prompt, step_operators(model, "decode", batch, 1, context - 1, precision)], ignore_index=True)
-
-
-def against_ridges(table: pd.DataFrame, chip_names: Iterable[str], dtype: str) -> pd.DataFrame:
-    """Return operators' arithmetic intensity and chips' ridge points in one table for a chart.
-
-    A chip without a peak for the dtype has its BF16 peak. A ridge spans what is open; `estimate` marks our own.
-    """
-    name = "intensity_flop_per_byte"
-    working = table[table[name] > 0].sort_values(["phase", name], ascending=[False, False], kind="stable")
-    rows = []
-    for chip in map(load.chip, chip_names):
-        used = dtype if dtype in chip.peak_flop_per_s else "bf16"
-        peak = common.peaks([chip], [used]).iloc[0]
-        ends = {f"{name}{end}": peak[f"ridge_flop_per_byte{end}"] for end in ("", "_low", "_high")}
-        rows.append({"what": f"{chip.name}, {used.upper()}", "of": "ridge point", **ends, "estimate": peak.estimate})
-    ends = {f"{name}{end}": working[name] for end in ("", "_low", "_high")}
-    points = pd.DataFrame({"what": working.operator, "of": working.phase, **ends, "estimate": False})
-    return pd.concat([pd.DataFrame(rows), points], ignore_index=True)
-
-
-def caches(models: Iterable[str | Transformer], contexts: Iterable[float], dtype: str = "bf16") -> pd.DataFrame:
-    """Return the cache per sequence by kind of attention: per token, and whole; NaN beyond the longest context.
-
-    Examples
-    --------
-    >>> caches(["gpt-oss-120b"], [32768]).cache_bytes.tolist()
-    [1212678144.0]
-    """
-    at, rows = np.atleast_1d(numbers("contexts", contexts, 1)), []
-    for chosen in map(read_model, listed("models", models)):
-        one = {
-            "model": chosen.id,
-            "attention": describe.attention_kind(chosen),
-            "token_bytes": chosen.kv_bytes_per_token(dtype),
+        {
+            "operator": one.name,
+            "layers": one.count,
+            "flop": float(one.flop),
+            "weight_bytes": float(one.weight_bytes),
+            "cache_bytes": float(one.cache_read_bytes + one.cache_write_bytes),
         }
-        state = chosen.state_bytes()
-        cache_bytes = np.where(at <= chosen.max_context, chosen.kv_bytes(at, dtype) + state, np.nan)
-        rows.append({**one, "state_bytes": state, "context": at, "cache_bytes": cache_bytes})
-    return tidy(rows)
+        for one in operators
+    ]
+    table = pd.DataFrame(rows).groupby("operator", sort=False).sum().reset_index()
+    moved = table.weight_bytes + table.cache_bytes
+    return table.assign(intensity_flop_per_byte=table.flop.where(table.flop > 0) / moved.where(moved > 0))
 
 
-def formats(model: str | Transformer, precisions: Iterable[str]) -> pd.DataFrame:
-    """Return stored weights by format, the part that no format narrows, and the format of the cache.
-
-    Examples
-    --------
-    >>> formats("gpt-oss-120b", ["bf16", "mxfp4-moe"]).weight_bytes.tolist()
-    [233658313344.0, 65248815744.0]
-    """
-    chosen, rows = read_model(model), []
-    for precision in map(load.precision, listed("precisions", precisions)):
-        total, wide = (
-            chosen.weight_bytes(precision),
-            describe.wide_params(chosen) * precision.storage_bytes("activations"),
-        )
-        rows.append(
-            {
-                "precision": precision.name,
-                "storage": precision.weights,
-                "experts": precision.experts,
-                "element_bits": load.dtypes()[precision.weights] * BITS,
-                "weight_bytes": total,
-                "wide_bytes": wide,
-                "wide_share": wide / total,
-                "mean_bits": BITS * total / chosen.total_params,
-                "computes": precision.compute,
-                "cache": precision.kv,
-            }
-        )
-    return pd.DataFrame(rows)
-
-
-def step_bytes(model: str | Transformer, batches: ArrayLike, context: float, precision: str) -> pd.DataFrame:
-    """Return bytes read per decode step: weights by the policy of reading experts, and the cache.
+def breakdown(
+    model: str, system: str, weights: float, cache: float, padding: float, unused: float, read: float
+) -> pd.DataFrame:
+    """Return what a step reads as the parts that the model needs, and those that software and mapping add.
 
     Examples
     --------
-    >>> table = step_bytes("mixtral-8x7b-v0.1", [1.0], 4096, "bf16")
-    >>> table[table.what != "cache"].read_bytes.nunique()  # one token: only reading all experts differs
-    2
+    >>> breakdown("m", "trn2.48xlarge", 5.0, 1.0, 0.0, 2.0, 9.0).read_bytes.tolist()
+    [5.0, 1.0, 2.0, 0.0, 1.0]
     """
-    chosen, batch = read_model(model), np.atleast_1d(numbers("batches", batches, 1))
-    routed = any(part.group == "experts" for _, part, _ in describe.parts(chosen))
-    reads = {policy: chosen.weight_bytes_read(batch, precision, policy) for policy in POLICIES}
-    lines = {f"weights, {POLICIES[policy]}" if routed else "weights": read for policy, read in reads.items()}
-    lines["cache"] = batch * (chosen.kv_bytes(context, load.precision(precision).kv) + chosen.state_bytes())
-    same = {"batch": batch}
-    return tidy(same | {"what": k, "read_bytes": v, "per_token_bytes": v / batch} for k, v in lines.items())
+    parts = {"weights needed": weights, "caches needed": cache, "unused experts": unused, "padding": padding}
+    parts["copies"] = read - sum(parts.values())
+    where = f"{model}, {read_system(system).name.removesuffix(' Switched')}"
+    return pd.DataFrame({"case": where, "part": list(parts), "read_bytes": [float(size) for size in parts.values()]})
 
 
-def experts_met(models: Iterable[str | Transformer], batches: ArrayLike) -> pd.DataFrame:
-    """Return the expected number of distinct experts per layer that a step reads under uniform routing."""
-    batch, rows = np.atleast_1d(numbers("batches", batches, 1)), []
-    for chosen in map(read_model, listed("models", models)):
-        routed = {(part.copies, part.active) for _, part, _ in describe.parts(chosen) if part.group == "experts"}
-        for copies, active in sorted(routed):
-            met = distinct_experts(copies, active, batch)
-            one = {"model": chosen.id, "experts": copies, "per_token": active, "batch": batch}
-            rows.append({**one, "distinct": met, "share": met / copies})
-    return tidy(rows)
+def with_counts(agreement: pd.DataFrame, published: pd.DataFrame) -> pd.DataFrame:
+    """Return the figures of other programs by kind, below a row for the parameters that publishers state.
+
+    Examples
+    --------
+    >>> published = pd.DataFrame({"model": ["a", "b"], "difference": [0, 0]})
+    >>> with_counts(pd.DataFrame({"figure": ["FLOP"], "rows": [9]}), published).rows.tolist()
+    [2, 9]
+    """
+    row = {"figure": "parameters, by publishers", "rows": len(published), "models": published.model.nunique()}
+    row |= {"exact": int((published.difference == 0).sum()), "worst_error": 0.0}
+    return pd.concat([pd.DataFrame([row]), agreement], ignore_index=True)
 
 
-def masks(model: str | Transformer, tokens: ArrayLike) -> pd.DataFrame:
-    """Return the work of a prefill by what is counted: causal or full attention, logits of one row or all."""
-    chosen, n = read_model(model), np.atleast_1d(numbers("tokens", tokens, 1))
-    counts = [(mask, rows) for mask in ("causal", "full") for rows in ("last", "all")]
-    work = {f"{mask} attention, {rows} logits": chosen.prefill_flop(n, 0, mask, rows) for mask, rows in counts}
-    least = work["causal attention, last logits"]
-    return tidy({"tokens": n, "counted": k, "prefill_flop": v, "times_needed": v / least} for k, v in work.items())
+def step_of_experts(
+    model: str | Transformer = "deepseek-v3",
+    batches: Sequence[int] = (1, 4, 16, 64),
+    *,
+    context: float = 4352,
+    precision: str = "fp8",
+) -> Drawing:
+    """Return the drawing of what a decode step reads: shared weights, the experts of a layer that it meets, caches.
+
+    Parameters
+    ----------
+    model : str or Transformer
+        Model with routed experts, by id or object. [-]
+    batches : sequence of int
+        Sequences that share a step, one frame for each. [-]
+    context : float
+        Tokens of each sequence. [token]
+    precision : str
+        Storage dtypes of weights and cache. [-]
+
+    Returns
+    -------
+    drawing : Drawing
+        A square for each expert of one layer, in one draw of a router without favourites. [-]
+
+    Examples
+    --------
+    >>> list(step_of_experts().frames)
+    ['1 sequence', '4 sequences', '16 sequences', '64 sequences']
+    """
+    chosen = read_model(model)
+    routed = [part for _, part, _ in describe.parts(chosen) if part.group == "experts"]
+    if not routed:
+        refuse("model", chosen.id, "only models with routed experts have a choice of them")
+    experts, each = routed[0].copies, routed[0].active
+    batches = [integer("batches", batch, 1, MOST) for batch in listed("batches", batches, int)]
+    draws = np.random.default_rng(3)
+    drawn = [draws.choice(experts, each, replace=False) for _ in range(max(batches))]
+    rows, side, left = -(-experts // COLUMNS), CELL - 3, (16.0, 196.0, 540.0)
+    tall = max(rows, 16) * CELL - 3
+
+    def square(i: int, x: float, columns: int, pitch: float, accent: Accent = "") -> str:
+        size = pitch - CELL + side
+        return rect(x + i % columns * pitch, TOP + i // columns * pitch, size, size, accent=accent, radius=1)
+
+    def frame(batch: int) -> list[str]:
+        step = chosen.operators("decode", batch=batch, past=context - 1, precision=precision)
+        size = by_part(step).set_index("part").read_bytes / GB
+        met = np.unique(drawn[:batch])
+        said = (
+            f"{size[SHARED]:.0f} GB, read once",
+            f"{len(met)} of {experts}: {size[EXPERTS]:.0f} GB in all layers",
+            f"{batch} x {size[CACHE] / batch:.2f} GB",
+        )
+        marks = [text(x, 62, one, anchor="start", size=17) for x, one in zip(left, said, strict=True)]
+        marks += [square(int(expert), left[1], COLUMNS, CELL, "b") for expert in met]
+        return marks + [square(i, left[2], 8, 26.0, "a") for i in range(batch)]
+
+    heads: tuple[tuple[str, Accent], ...] = (("Shared weights", "c"), ("Experts of a layer", "b"), ("Caches", "a"))
+    marks = [
+        text(x, 34, head, anchor="start", size=18, bold=True, accent=accent)
+        for x, (head, accent) in zip(left, heads, strict=True)
+    ]
+    marks.append(rect(left[0], TOP, 130, tall, accent="c", radius=2))
+    marks += [square(i, left[1], COLUMNS, CELL) for i in range(experts)]
+    return Drawing(
+        "step-of-experts",
+        "A batch shares weights and some experts, but no cache",
+        TOP + tall + 14,
+        marks,
+        {f"{batch} sequence{'s' * (batch > 1)}": frame(batch) for batch in batches},
+        note=f"One decode step of {chosen.id}. Coloured squares are experts that the batch meets, in one draw.",
+        alt=f"A decode step reads the weights that all tokens use once, the experts that some sequence chose, and the "
+        f"cache of each sequence; of {experts} experts one sequence meets {each}.",
+    )

@@ -83,7 +83,7 @@ def test_every_chapter_asks_the_guard_first_and_answers_for_its_defaults(slug):
         (
             "model-needs",
             {"model": "gpt2", "input_tokens": 1000},
-            "model = 'gpt2' ends at 1024 tokens; 2024 are asked for",
+            "model = 'gpt2' ends at 1024 tokens; 1512 are asked for",
         ),
         ("model-needs", {"batch": 0}, "batch = 0 must be from 1"),
         ("memory-fit", {"model": "electra-base-discriminator"}, "is an encoder: it has no decode step"),
