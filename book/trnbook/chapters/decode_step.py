@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import pandas as pd
+from IPython.display import Markdown
 
 import trnmodel as tm
 from trnbook.chapters import common, guard
@@ -17,7 +18,6 @@ from trnmodel.catalog import load
 from trnmodel.catalog.stacks import IDEAL, KINDS, VALUES, Efficiencies, efficiencies
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.evidence import tables as evidence
-from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.steps.answers import Step
 from trnmodel.steps.deployment import Deployment
@@ -29,8 +29,9 @@ MEASURED = load.DATA / "evidence" / "residuals_pages.csv"
 
 
 class Asked(NamedTuple):
-    """What the parameters of the chapter ask: the arguments of `tm.decode_step`."""
+    """What the parameters of the chapter ask: the deployment, and the arguments of `tm.decode_step`."""
 
+    deployment: Deployment
     mapping: tm.Mapping
     sizes: dict[str, float]
     software: dict[str, str | Efficiencies]
@@ -48,9 +49,10 @@ def check(
     input_tokens: int,
     output_tokens: int,
 ) -> Asked:
-    """Check the parameters of the chapter, and return them as the arguments of `tm.decode_step`.
+    """Check each parameter of the chapter, and return them as the arguments of `tm.decode_step`.
 
-    The step is the middle one of the answer: its cache holds the prompt and half of what is generated.
+    The step is the middle one of the answer: its cache holds the prompt and half of what is generated. `guard.fits`
+    asks whether it fits in memory.
 
     Examples
     --------
@@ -67,54 +69,43 @@ def check(
     request = tm.Request(input_tokens, output_tokens)
     guard.spans(request.longest_context, model=m)
     used = efficiencies(spec.chip, KINDS.get(stack, stack))
-    at = Deployment(model=m, system=spec, mapping=tm.Mapping(tp=tp, ep=ep), precision=precision, stack=used)
-    guard.fits(at, batch, request.longest_context)
-    prompt = at.prefill(input_tokens=input_tokens, max_context=request.longest_context)
-    guard.valid(f"a prefill with tp = {tp}, ep = {ep}, input_tokens = {input_tokens}", prompt)
+    at = Deployment(model=m, system=spec.id, mapping=tm.Mapping(tp=tp, ep=ep), precision=precision, stack=used)
     sizes = {"batch": batch, "context": request.mean_context, "max_context": request.longest_context}
-    return Asked(at.mapping, sizes, {"precision": precision, "efficiencies": used})
+    return Asked(at, at.mapping, sizes, {"precision": precision, "efficiencies": used})
 
 
-def headline(step: Step, ideal: Step) -> str:
+def headline(step: Step, ideal: Step) -> Markdown:
     """Return the card of the chapter: the step, the one that loses nothing, and how sure the first is."""
     low, high = (format_quantity(float(end), "s", 2) for end in step.ends("time_s"))
+    low = low.removesuffix(f" {high.rpartition(' ')[2]}")
     said = f"one decode step of `{step.model.id}` on {step.system.name} for {float(step.batch):,.0f} sequences"
+    proof = {"mark": str(step.basis), "proof": "Check: what was measured"}
     if step.stack.id == IDEAL.id:
-        return common.card(
-            _time(step), said, mark=str(step.basis), alone="nothing is faster than software that loses nothing",
-            proof="Check: what was measured", more="Arithmetic on printed rates has no error bar.",
-        )  # fmt: skip
+        more = "Arithmetic on printed rates has no error bar."
+        return Markdown(common.card(_time(step), said, alone="no software is faster", more=more, **proof))
     sure = f"**How sure:** nine in ten measured steps of this kind should lie between {low} and {high}."
     if step.stack.estimates:
         sure += f" The constants of the software, `{step.stack.id}`, are our own estimates (D)."
-    return common.card(
-        _time(step),
-        said,
-        mark=str(step.basis),
-        rival=f"software that loses nothing would take {_time(ideal)}",
-        proof="Check: what was measured",
-        more=sure,
-    )
+    rival = f"software that loses nothing would take {_time(ideal)}"
+    return Markdown(common.card(_time(step), said, rival=rival, more=sure, **proof))
 
 
 def _time(step: Step) -> str:
     return format_quantity(float(step.time_s), "s", 2)
 
 
-def parts(steps: Mapping[str, Step], *names: str) -> pd.DataFrame:
+def parts(steps: Mapping[str, Step]) -> pd.DataFrame:
     """Return the parts of each step that add up to its time; a step that cannot exist has none.
 
     Parameters
     ----------
     steps : mapping of str to Step
         Steps of one point by what they are called. [-]
-    names : str
-        Columns of `Step.to_frame` to put beside the parts. [-]
 
     Returns
     -------
     table : pandas.DataFrame
-        case, part and time_s. Part "compute" is what reads of memory do not hide. [-]
+        what (the name of the step), part and time_s. Part "compute" is what reads of memory do not hide. [-]
     """
     rows = []
     for name, step in steps.items():
@@ -132,19 +123,28 @@ def parts(steps: Mapping[str, Step], *names: str) -> pd.DataFrame:
         network_s = network_s if overlap else float(step.network_s)
         times_s = {"weights": scale * reads["weights"], "cache": scale * reads["cache"]}
         times_s |= {"compute": device_s - memory_s - network_s, "exchanges": network_s, "layers": layers_s}
-        more = [step.to_frame()[column].iloc[0] for column in names]
-        rows += [(name, part, max(times_s[part], 0.0), *more) for part in PARTS]
-    return pd.DataFrame(rows, columns=["case", "part", "time_s", *names])
+        rows += [(name, part, max(times_s[part], 0.0)) for part in PARTS]
+    return pd.DataFrame(rows, columns=["what", "part", "time_s"])
 
 
 def cascade(step: Step) -> pd.DataFrame:
-    """Return the parts of one step end to end, each named with its time, and the whole."""
+    """Return the parts of one step end to end, each named with its time."""
     table = parts({"step": step})
-    table = table[table.time_s > 0.001 * float(step.time_s)].assign(end_s=lambda rows: rows.time_s.cumsum())
-    table = table.assign(start_s=table.end_s - table.time_s)[["part", "start_s", "end_s", "time_s"]]
-    table.loc[len(PARTS)] = ["the step", 0.0, float(step.time_s), float(step.time_s)]
-    table["line"] = [f"{part}, {time_s / MS:.3g} ms" for part, time_s in zip(table.part, table.time_s, strict=True)]
-    return table.reset_index(drop=True)
+    said = [f"{part}, {_milliseconds(time_s)}" for part, time_s in zip(table.part, table.time_s, strict=True)]
+    end_s = table.time_s.cumsum()
+    return pd.DataFrame({"what": said, "part": table.part, "from_s": end_s - table.time_s, "time_s": end_s})
+
+
+def _milliseconds(time_s: float) -> str:
+    return f"{time_s / MS:.3g} ms" if time_s > 1e-9 else "hidden"
+
+
+def described(step: Step) -> str:
+    """Return precision, mapping, batch and context of a step, as a subtitle of a chart."""
+    pairs = [(name.upper(), float(getattr(step, name))) for name in ("tp", "ep")]
+    degrees = " ".join(f"{name} {degree:g}" for name, degree in pairs if degree > 1) or "one rank"
+    tokens = f"{float(step.batch):g} x {float(step.tokens):,.0f} tokens in the cache"
+    return f"{step.precision.name.upper()}, {degrees}, {tokens}; together {_milliseconds(float(step.time_s))}"
 
 
 def operators(step: Step) -> pd.DataFrame:
@@ -179,6 +179,33 @@ def with_layer_constants(e: Efficiencies, times: float) -> Efficiencies:
     return replace(e, dense_layer_s=times * e.dense_layer_s, expert_core_s=times * e.expert_core_s, ranges={})
 
 
+def wrong() -> pd.DataFrame:
+    """Return the errors of decode steps whose page no fit has seen, beside those of a regression on bytes and FLOP.
+
+    The regression is compared where a model is left out, which both can do.
+    """
+    rows = evidence.accuracy().set_index(["split", "group"])
+    table = rows.loc[evidence.SOURCE].loc[["dense decode", "MoE and hybrid decode"]]
+    beside = rows.loc[evidence.LEFT_OUT].loc[table.index]
+    return pd.DataFrame(
+        {
+            "what": ["dense models", "mixtures and hybrids"],
+            "configurations": table.cases.to_numpy(),
+            "pages": table.pages.to_numpy(),
+            "median_error": table.median_error.to_numpy(),
+            "p90_error": table.p90_error.to_numpy(),
+            "model_left_out_error": beside.median_error.to_numpy(),
+            "regression_error": beside.naive_median.to_numpy(),
+        }
+    )
+
+
+def medians(errors: pd.DataFrame) -> Markdown:
+    """Return the median errors of `wrong` as a sentence."""
+    said = " and ".join(f"**{one.median_error:.0%}** for {one.what}" for one in errors.itertuples())
+    return Markdown(f"With its page left out, the median error of a step is {said}.")
+
+
 def unseen() -> pd.DataFrame:
     """Return measured decode steps of dense models, each with the prediction of a fit that has not seen its page.
 
@@ -189,7 +216,9 @@ def unseen() -> pd.DataFrame:
     """
     rows = pd.read_csv(MEASURED, keep_default_na=False, na_values=["nan"])
     rows = rows[rows.group.eq("decode") & rows.meaning.eq("decode-step")]
-    case = [f"{row.model}, TP {row.tp}, batch {row.batch}, {float(row.context):,.0f} tokens" for row in rows.itertuples()]
+    case = [
+        f"{row.model}, TP {row.tp}, batch {row.batch}, {float(row.context):,.0f} tokens" for row in rows.itertuples()
+    ]
     table = rows.assign(measured_s=rows.measured, predicted_s=rows.measured * (1 + rows.error), case=case)
     columns = ["chip", "model", "tp", "batch", "context", "measured_s", "predicted_s", "error", "source", "case"]
     return table[columns].reset_index(drop=True)
@@ -212,10 +241,10 @@ def efficiency_table(e: Efficiencies) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def symbols(model: str | Transformer, system: str, asked: Asked) -> list[tuple[str, ...]]:
-    """Return the chapter's notation per rank: rows of `common.notation` with their origin."""
-    chosen, dtypes = read_model(model), load.precision(str(asked.software["precision"]))
-    at, e = site(system, asked.mapping.lnc), efficiencies(read_system(system).chip, asked.software["efficiencies"])
+def notation(asked: Asked) -> pd.DataFrame:
+    """Return the chapter's symbols per rank, with their values in the step that was asked for."""
+    d, sizes = asked.deployment, asked.sizes
+    at, chosen, dtypes = site(d.system, d.mapping.lnc), read_model(d.model), load.precision(d.precision)
     weights, cache = chosen.weight_bytes_read(1, dtypes), chosen.kv_bytes(1, dtypes.kv)
     rows = [
         ("N", "active_params()", "parameters that a token meets", chosen.active_params(), "", "shapes of the model"),
@@ -223,11 +252,20 @@ def symbols(model: str | Transformer, system: str, asked: Asked) -> list[tuple[s
         ("c", "kv_bytes(1)", "cache of one token", cache, "B", "shapes of the model"),
         ("b", "hbm_bytes_per_s", "HBM bandwidth of a rank", at.hbm_bytes_per_s, "B/s", "chip / its ranks"),
         ("p", "peak()", f"{dtypes.compute} peak of a rank", at.peak(dtypes.compute), "FLOP/s", "chip / its ranks"),
-        ("n", "mapping.ranks", "logical NeuronCores that share the model", asked.mapping.ranks, "", "parameter"),
-        ("τ", "dense_layer_s", "constant of a layer without experts", e.dense_layer_s, "s", "fitted"),
+        ("n", "mapping.ranks", "logical NeuronCores that share the model", d.mapping.ranks, "", "parameter"),
+        ("τ", "dense_layer_s", "constant of a layer without experts", d.e.dense_layer_s, "s", "fitted"),
     ]
-    return [
-        *((symbol, name, said, format_quantity(float(value), unit), of) for symbol, name, said, value, unit, of in rows),
-        ("B", "batch", "sequences of a replica that decode together", f"{asked.sizes['batch']:g}", "parameter"),
-        ("L", "context", "tokens in the cache, the new one included", f"{asked.sizes['context']:g}", "parameter"),
+    shown = [(*row[:3], format_quantity(float(row[3]), row[4]), row[5]) for row in rows]
+    shown += [
+        ("B", "batch", "sequences of a replica that decode together", f"{sizes['batch']:g}", "parameter"),
+        ("L", "context", "tokens in the cache, the new one included", f"{sizes['context']:g}", "parameter"),
     ]
+    return common.notation(shown, "from")
+
+
+def sources(step: Step) -> pd.DataFrame:
+    """Return the sources of the chip's rates and of the constants of the software."""
+    facts = tm.facts()
+    rates = facts[(facts.entity == step.system.chip.id) & facts.quantity.str.contains("hbm|peak")]
+    values = efficiency_table(step.stack).source
+    return common.bibliography({*filter(None, values.str.split("; ").explode()), *rates.source})
