@@ -31,7 +31,7 @@ import trnmodel as tm
 from trnbook import charts
 from trnbook.chapters import decode_step as tables
 from trnbook.chapters import guard
-from trnbook.drawings import chip
+from trnbook.drawings import chip, timelines
 from trnbook.shared import case
 
 ask = {"stack": stack, "tp": tp, "ep": ep, "batch": batch, "input_tokens": input_tokens, "output_tokens": output_tokens}
@@ -57,10 +57,11 @@ charts.spans(
 )
 
 # %% [markdown]
-# A **decode step** runs the model once and adds a token to every sequence, that is, to every answer of the batch. It reads the
-# **weights**, which all sequences share, and the **cache** of each sequence. **Compute** is only what these reads do not hide.
-# **Exchanges** are messages between ranks, the cores that share the model; TP counts those that share each matrix. **Layers**
-# is time per layer that nothing we can count explains. The answer is *extrapolated* where no measured step lies near.
+# A **decode step** runs the model once and adds a token to every sequence of the batch; a sequence is one prompt and its
+# answer. The step reads the **weights**, which all sequences share, and the **cache** of each sequence. **Compute** is only
+# what these reads do not hide. **Exchanges** are messages between ranks, the cores that share the model, and TP counts those
+# that share each matrix. **Layers** is a constant per layer, for time that was measured and that nothing we can count explains.
+# The answer is *extrapolated* where no measured step lies near.
 #
 # ## Why it matters
 #
@@ -115,50 +116,61 @@ charts.stacks(
 chip.decode_step_idea("llama-3.3-70b", "trn2.3xlarge", context=4352, batches=(1, 4, 16), precision="fp8")
 
 # %% [markdown]
-# ## The equation
+# ## The equation, and the numbers by hand
 #
 # We split the step where one thing has to wait for another. In a linear layer the products run while the next weights arrive,
-# so that the longer of the two counts. The same holds in attention, where scores are computed while the cache arrives. An
-# exchange stands between two products that need each other's results, so nothing hides it. The constant of the layers comes
-# on top:
+# so the longer of $t_c$ and $t_w$ counts. The same holds in attention for the scores and the cache, $t_s$ and $t_{kv}$. An
+# exchange stands between two products that need each other's results, so nothing hides its time $t_x$. Layers add $t_0$:
 #
 # $$ t = \max(t_c,\ t_w) + \max(t_s,\ t_{kv}) + t_x + t_0 . $$
 #
-# **Weights and cache.** A step reads $W$ bytes of weights, divided over $n$ ranks with bandwidth $b$ each. A token leaves $c$
-# bytes of keys and values in the cache, and each of $B$ sequences has $L$ tokens there. A graph is compiled for a longest
-# context and reads that many, however few there are. Software reaches the shares $\eta$ of the bandwidth. The one of the cache
-# is lower, because the cache lies in smaller pieces:
+# The drawing shows the dense step of the running case. Its memory is the weights and the cache, its network the exchanges, and
+# its overhead the layers.
+
+# %%
+timelines.step_as_sum(dense)
+
+# %% [markdown]
+# Take the dense model without drafts: FP8, the $n = 4$ ranks of one Trainium2 chip, four sequences, and graphs for 4,608
+# tokens. **Weights** take a byte per parameter, and two in the output head. All $W$ bytes are read at the bandwidth $b$ of each
+# rank, of which software reaches a share $\eta_w$:
 #
-# $$ t_w = \frac{W}{n\,b\,\eta_w}, \qquad t_{kv} = \frac{B\,c\,L}{n\,b\,\eta_{kv}} . $$
+# $$ t_w = \frac{W}{n\,b\,\eta_w} = \frac{70.6\ \mathrm{GB}}{2.9\ \mathrm{TB/s} \times 0.95} = 25.6\ \mathrm{ms} . $$
 #
-# **Compute, exchanges and layers.** A token meets $N$ parameters with a multiplication and an addition each, at a share
-# $\eta_c$ of the peak $p$ of a rank; the time $t_s$ of the scores follows the same law. Tensor parallelism (TP) cuts every
-# matrix into slices, one per rank. Twice in each of $l$ layers the ranks add up their partial results, in an all-reduce of
-# $m$ bytes, which [Torus or switch?](torus-or-switch.ipynb) derives; experts add an all-to-all. What is left is a constant
-# $\tau$ per layer, which was fitted to measured steps, and one of the same kind for layers with experts:
+# **Cache.** A token leaves a key and a value of two bytes per element in each of 80 layers, $c$ bytes in all:
 #
-# $$ t_c = \frac{2\,N\,B}{n\,p\,\eta_c}, \qquad t_x = 2\,l\,t_{\mathrm{allreduce}}(n, m), \qquad t_0 = l\,\tau . $$
+# $$ c = 2 \times 80\ \mathrm{layers} \times 8\ \mathrm{heads} \times 128 \times 2\ \mathrm{B} = 328\ \mathrm{kB} . $$
 #
-# ## By hand
+# Each of $B$ sequences reads $L$ tokens, those that the graph was compiled for. The share is lower, because a cache lies in
+# smaller pieces:
 #
-# Take the dense model of the running case, without drafts: FP8, the four ranks of one Trainium2 chip, four sequences, and
-# graphs for 4,608 tokens. Weights take one byte per parameter, and two in the output head, which makes 70.6 GB. First we
-# need the bytes of a token in the cache, a key and a value of two bytes for each of 8 heads of 128 elements:
+# $$ t_{kv} = \frac{B\,c\,L}{n\,b\,\eta_{kv}} = \frac{4 \times 328\ \mathrm{kB} \times 4608}{2.9\ \mathrm{TB/s} \times 0.445}
+#    = 4.7\ \mathrm{ms} . $$
 #
-# $$ c = 2 \times 80\ \mathrm{layers} \times 8\ \mathrm{heads} \times 128 \times 2\ \mathrm{B} = 328\ \mathrm{kB} $$
+# **Compute.** A token meets $N$ parameters with a multiplication and an addition each, at a share $\eta_c$ of the peak $p$ of a
+# rank. The scores follow the same law. Both hide behind the reads:
 #
-# $$ t_w = \frac{70.6\ \mathrm{GB}}{2.9\ \mathrm{TB/s} \times 0.95} = 25.6\ \mathrm{ms}, \qquad
-#    t_{kv} = \frac{4 \times 4608 \times 328\ \mathrm{kB}}{2.9\ \mathrm{TB/s} \times 0.445} = 4.7\ \mathrm{ms} $$
+# $$ t_c = \frac{2\,N\,B}{n\,p\,\eta_c} = \frac{2 \times 69.5\times10^{9} \times 4}{1299\ \mathrm{TFLOP/s} \times 0.8}
+#    = 0.5\ \mathrm{ms} < t_w . $$
 #
-# $$ t_x = 2 \times 80 \times 2.5\ \mathrm{µs} = 0.4\ \mathrm{ms}, \qquad t_0 = 80 \times 162\ \mathrm{µs} = 12.9\ \mathrm{ms} $$
+# **Exchanges.** Tensor parallelism (TP) cuts every matrix into slices, one per rank. Twice in each of $l$ layers the ranks add
+# up partial results of $m$ bytes, in an all-reduce whose time [Torus or switch?](torus-or-switch.ipynb) derives:
 #
-# Together they make 43.6 ms. Compute would take 0.6 ms by itself and hides behind the reads. The cell repeats the arithmetic,
-# asks the package for the same step, and fails if the two differ by more than half a percent.
+# $$ t_x = 2\,l\,t_{\mathrm{allreduce}}(n, m) = 160 \times 2.5\ \mathrm{µs} = 0.4\ \mathrm{ms} . $$
+#
+# **Layers** add a constant $\tau$ each, which was fitted to measured steps:
+#
+# $$ t_0 = l\,\tau = 80 \times 162\ \mathrm{µs} = 12.9\ \mathrm{ms} . $$
+#
+# Together they make 43.6 ms. The cell repeats the arithmetic, asks the package for the same step, and fails if the two differ
+# by more than half a percent. A mixture adds an all-to-all to $t_x$, and a constant of its experts to $t_0$.
 
 # %%
 weights_s = 70.555e9 / (2.9e12 * 0.95)
 cache_s = 4 * 4608 * (2 * 80 * 8 * 128 * 2) / (2.9e12 * 0.445)
 exchanges_s, layers_s = 2 * 80 * 2.5e-6, 80 * 161.7e-6
+compute_s = 2 * 69.5e9 * 4 / (1299e12 * 0.8)
+assert compute_s < weights_s
 by_hand_s = weights_s + cache_s + exchanges_s + layers_s
 plain = tm.decode_step("llama-3.3-70b", "trn2.48xlarge", tm.Mapping(tp=4), batch=4, **middle)
 assert abs(by_hand_s / float(plain.time_s) - 1) < 0.005
@@ -192,8 +204,9 @@ charts.stacks(
 # %% [markdown]
 # Twice the ranks read the weights in half the time, because each holds half of them. The exchanges grow slowly, because a
 # message travels further. The last part does not move: a rank keeps half of each layer, but it still runs all layers. This is
-# why a model on many ranks is fast for its users and poor for its owner. Where the heads of the cache do not divide by the
-# ranks, they are copied, and its reads stay. Context and batch move the cache, until compute takes over (problem 4).
+# why a model on many ranks is fast for its users and poor for its owner. Beyond the number of
+# cache heads each rank keeps a copy, and the time of the cache stays. Context and batch move the cache, until compute takes
+# over (problem 3).
 #
 # ## Check: what was measured
 #
@@ -222,7 +235,7 @@ charts.scatter(
     label="case",
     caption="Steps that the fit has not seen lie along the line",
     under="Dense models on Neuron; each page was left out of the fit that predicts it",
-)
+).properties(height=250)
 
 # %% tags=["hide-input"]
 errors = tables.wrong()
@@ -243,8 +256,8 @@ tables.medians(errors)
 #
 # $$ \tau = \frac{t_{\mathrm{measured}} - (t - t_0)}{l} . $$
 #
-# If the rest came from the exchanges, it would grow with the ranks. If it came from the reads, it would shrink with them. Below
-# zero the model gives a step more than it took.
+# If the rest came from the exchanges, it would grow with the ranks. If it came from the reads, it would shrink with them.
+# Where a bar reaches below zero, the model predicts more time than the step took.
 
 # %%
 rest = tables.unexplained()
@@ -273,13 +286,13 @@ charts.ranges(
 
 # %%
 rack, today, curves = "trn3-nl72x2-pcie160", tm.efficiencies("trainium3"), []
-for times in (0.5, 1.0, 1.5):
+for name, times in {"half": 0.5, "as fitted": 1.0, "1.5 times": 1.5}.items():
     changed = tables.with_layer_constants(today, times)
     for speed in (15, 20, 25, 30, 40, 50, 60):
         request = tm.Request(4096, 512, speed)
         best = tm.plan("deepseek-v3", request, rack, precision="fp8", efficiencies=changed).best
         made = best.tokens_per_s_per_chip if best is not None else np.nan
-        curves.append((f"{times:g} x", speed, made))
+        curves.append((name, speed, made))
 
 # %%
 charts.lines(
@@ -289,9 +302,12 @@ charts.lines(
     color="layer_constants",
     caption="Two constants of unknown cause decide the answer on Trainium3",
     under="DeepSeek-V3 in FP8 on the rack of 144 Trainium3 chips, with public software",
-)
+).properties(height=230)
 
 # %% [markdown]
+# Look at the promise of the running case, 20 tokens/s per user. With half the constants a chip makes more than twice as much,
+# and with half more it makes almost nothing. A profile of one layer on Trainium3 would settle more than any other measurement.
+#
 # ## Before the first step: prefill
 #
 # Prefill takes the whole prompt through the model at once. The weights now serve thousands of tokens, and the step waits for
@@ -342,15 +358,7 @@ assert abs((linear_s + attention_s) / float(whole.compute_s) - 1) < 0.005
 # From 80 x 0.17 + 3.6 = 17.2 ms to 13.6 + 1.8 = 15.4 ms, which is a tenth.
 # ```
 #
-# **3.** A prompt of 2,100 tokens runs on graphs of powers of two. Which share of the prefill is padding, and how many cached
-# tokens halve it?
-#
-# ```{admonition} Answer
-# :class: dropdown
-# It runs as 4,096, and 1 - 2,100/4,096 = 49 % is padding. What is left must fit 2,048, so 52 cached tokens are enough.
-# ```
-#
-# **4.** A weight of $s$ bytes takes $s/b$ to read, and each sequence uses it for two operations. At which batch does an ideal
+# **3.** A weight of $s$ bytes takes $s/b$ to read, and each sequence uses it for two operations. At which batch does an ideal
 # Trainium2 in BF16 compute as long as it reads, without any cache?
 #
 # ```{admonition} Answer

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 from IPython.display import Markdown
@@ -16,13 +16,14 @@ import trnmodel as tm
 from trnbook.chapters import common, guard
 from trnmodel.catalog import load
 from trnmodel.catalog.stacks import IDEAL, KINDS, VALUES, Efficiencies, efficiencies
+from trnmodel.catalog.systems import chip_of
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.evidence import tables as evidence
 from trnmodel.models.transformer import model as read_model
 from trnmodel.steps.answers import Step
 from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.rank import site
-from trnmodel.units import MS, format_quantity
+from trnmodel.units import MS, counted, format_quantity
 
 PARTS = ("weights", "cache", "compute", "exchanges", "layers")
 MEASURED = load.DATA / "evidence" / "residuals_pages.csv"
@@ -70,7 +71,7 @@ def check(
     guard.spans(request.longest_context, model=m)
     used = efficiencies(spec.chip, KINDS.get(stack, stack))
     at = Deployment(model=m, system=spec.id, mapping=tm.Mapping(tp=tp, ep=ep), precision=precision, stack=used)
-    sizes = {"batch": batch, "context": request.mean_context, "max_context": request.longest_context}
+    sizes = {"batch": batch, "context": float(request.mean_context), "max_context": float(request.longest_context)}
     return Asked(at, at.mapping, sizes, {"precision": precision, "efficiencies": used})
 
 
@@ -78,7 +79,7 @@ def headline(step: Step, ideal: Step) -> Markdown:
     """Return the card of the chapter: the step, the one that loses nothing, and how sure the first is."""
     low, high = (format_quantity(float(end), "s", 2) for end in step.ends("time_s"))
     low = low.removesuffix(f" {high.rpartition(' ')[2]}")
-    said = f"one decode step of `{step.model.id}` on {step.system.name} for {float(step.batch):,.0f} sequences"
+    said = f"one decode step of `{step.model.id}` on {step.system.name} for {counted(int(step.batch), 'sequence')}"
     proof = {"mark": str(step.basis), "proof": "Check: what was measured"}
     if step.stack.id == IDEAL.id:
         more = "Arithmetic on printed rates has no error bar."
@@ -246,7 +247,7 @@ def notation(asked: Asked) -> pd.DataFrame:
     d, sizes = asked.deployment, asked.sizes
     at, chosen, dtypes = site(d.system, d.mapping.lnc), read_model(d.model), load.precision(d.precision)
     weights, cache = chosen.weight_bytes_read(1, dtypes), chosen.kv_bytes(1, dtypes.kv)
-    rows = [
+    rows: list[tuple[str, str, str, Any, str, str]] = [
         ("N", "active_params()", "parameters that a token meets", chosen.active_params(), "", "shapes of the model"),
         ("W", "weight_bytes_read()", "weights that a step at batch 1 reads", weights, "B", "shapes of the model"),
         ("c", "kv_bytes(1)", "cache of one token", cache, "B", "shapes of the model"),
@@ -265,7 +266,7 @@ def notation(asked: Asked) -> pd.DataFrame:
 
 def sources(step: Step) -> pd.DataFrame:
     """Return the sources of the chip's rates and of the constants of the software."""
-    facts = tm.facts()
-    rates = facts[(facts.entity == step.system.chip.id) & facts.quantity.str.contains("hbm|peak")]
+    facts, chip = tm.facts(), chip_of(step.system)
+    rates = facts[(facts.entity == chip.id) & facts.quantity.str.contains("hbm|peak")]
     values = efficiency_table(step.stack).source
     return common.bibliography({*filter(None, values.str.split("; ").explode()), *rates.source})

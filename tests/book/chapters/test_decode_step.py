@@ -168,6 +168,19 @@ def test_constants_of_layers_move_a_step_by_what_they_are():
     assert np.diff([float(step.time_s) for step in steps]) == pytest.approx(80 * 161.7e-6 / 2, rel=1e-3)
 
 
+def test_constants_of_layers_decide_the_running_case_on_trainium3():
+    """What the prose says: half of them gives more than twice the throughput, half more almost none of it."""
+    today, request = tm.efficiencies("trainium3"), case.request("deepseek-v3")
+    half, fitted, more = (
+        tm.plan(
+            "deepseek-v3", request, "trn3-nl72x2-pcie160", precision="fp8",
+            efficiencies=decode_step.with_layer_constants(today, times),
+        ).best.tokens_per_s_per_chip
+        for times in (0.5, 1.0, 1.5)
+    )  # fmt: skip
+    assert half > 2 * fitted > 10 * more
+
+
 def test_unexplained_times_do_not_grow_with_the_ranks():
     rest = decode_step.unexplained().query("stack == 'vllm-neuron-2026'").set_index("ranks").layer_s
     assert len(rest) > 3
