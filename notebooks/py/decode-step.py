@@ -85,7 +85,8 @@ case.table("decode-step")
 # %% [markdown]
 # The next cell asks for that line again, for both models on `trn2.48xlarge`. The plan lets the dense model check seven
 # drafted tokens in each step, so that a step takes in eight tokens per sequence. This costs little: the weights are read
-# anyway, and eight tokens use them instead of one.
+# anyway, and eight tokens use them instead of one. The drawing takes the step of the mixture apart. Its memory is the weights
+# and the cache, its network the exchanges, and its overhead the constants of layers and experts, which are half of the step.
 
 # %%
 middle = {"context": 4096 + 256, "max_context": 4096 + 512, "precision": "fp8"}
@@ -96,14 +97,7 @@ for name, mine in (("llama-3.3-70b", dense), ("deepseek-v3", experts)):
     assert np.isclose(mine.time_s, case.choice(name, "trn2.48xlarge").step.time_s, rtol=1e-9)
 
 # %%
-charts.stacks(
-    tables.parts({"Llama-3.3-70B": dense, "DeepSeek-V3": experts}),
-    x="what",
-    y="time_s",
-    color="part",
-    caption="The constant of layers is half of the mixture's step",
-    under="The running case on trn2.48xlarge: the last line of the strip, taken apart",
-)
+timelines.step_as_sum(experts)
 
 # %% [markdown]
 # ## The idea
@@ -124,13 +118,6 @@ chip.decode_step_idea("llama-3.3-70b", "trn2.3xlarge", context=4352, batches=(1,
 #
 # $$ t = \max(t_c,\ t_w) + \max(t_s,\ t_{kv}) + t_x + t_0 . $$
 #
-# The drawing shows the dense step of the running case. Its memory is the weights and the cache, its network the exchanges, and
-# its overhead the layers.
-
-# %%
-timelines.step_as_sum(dense)
-
-# %% [markdown]
 # Take the dense model without drafts: FP8, the $n = 4$ ranks of one Trainium2 chip, four sequences, and graphs for 4,608
 # tokens. **Weights** take a byte per parameter, and two in the output head. All $W$ bytes are read at the bandwidth $b$ of each
 # rank, of which software reaches a share $\eta_w$:
@@ -306,7 +293,7 @@ charts.lines(
 
 # %% [markdown]
 # Look at the promise of the running case, 20 tokens/s per user. With half the constants a chip makes more than twice as much,
-# and with half more it makes almost nothing. A profile of one layer on Trainium3 would settle more than any other measurement.
+# and with half more it makes almost nothing. A profile of one layer on Trainium3 would settle it.
 #
 # ## Before the first step: prefill
 #
