@@ -1,54 +1,163 @@
-"""Tables that take one deployment apart: its decode step, what bounds it where, and its prefill."""
+"""Tables of a decode step: its parts, the constant of a layer, and measurements that no fit has seen.
+
+The chapter calls the model in its open cells; the functions here shape what these calls return.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from IPython.display import Markdown
 
-from trnbook.chapters import common
-from trnmodel.arguments import number, numbers
+import trnmodel as tm
+from trnbook.chapters import common, guard
 from trnmodel.catalog import load
-from trnmodel.catalog.stacks import IDEAL, VALUES, Efficiencies, find, kinds
+from trnmodel.catalog.stacks import IDEAL, KINDS, VALUES, Efficiencies, efficiencies
+from trnmodel.catalog.systems import chip_of
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.evidence import tables as evidence
 from trnmodel.models.transformer import model as read_model
-from trnmodel.result import stacked, tidy
-from trnmodel.search.grid import computes
-from trnmodel.search.sizing import shortfall
-from trnmodel.steps.answers import RESOURCES
+from trnmodel.steps.answers import Step
 from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.rank import site
-from trnmodel.units import format_quantity
+from trnmodel.units import MS, counted, format_quantity
 
-BATCHES = np.exp2(np.arange(10.0))
-CONTEXTS = np.exp2(np.arange(9.0, 18.0))
-DOES_NOT_FIT = "does not fit"
+PARTS = ("weights", "cache", "compute", "exchanges", "layers")
+MEASURED = load.DATA / "evidence" / "residuals_pages.csv"
 
 
-def symbols(d: Deployment) -> list[tuple[str, ...]]:
-    """Return the chapter's notation per rank of the deployment: rows of `common.notation` with their origin."""
-    at, chosen, dtypes = site(d.system, d.mapping.lnc), read_model(d.model), load.precision(d.precision)
-    weights, cache = chosen.weight_bytes_read(1, dtypes), chosen.kv_bytes(1, dtypes.kv)
-    rows: list[tuple[str, str, str, NDArray | float, str, str]] = [
-        ("N", "active_params()", "parameters that a token meets", chosen.active_params(), "", "shapes of the model"),
-        ("W", "weight_bytes_read()", "weights that a step at batch 1 reads", weights, "B", "shapes of the model"),
-        ("c", "kv_bytes(1)", "what a token adds to the cache", cache, "B", "shapes of the model"),
-        ("", "hbm_bytes_per_s", "HBM bandwidth of a rank", at.hbm_bytes_per_s, "B/s", "chip / its ranks"),
-        ("p", "peak()", f"{dtypes.compute} peak of a rank", at.peak(dtypes.compute), "FLOP/s", "chip / its ranks"),
-        ("n", "mapping.ranks", "logical NeuronCores that share the model", d.mapping.ranks, "", "parameter"),
-    ]
-    return [
-        *(
-            (symbol, name, meaning, format_quantity(float(value), unit), origin)
-            for symbol, name, meaning, value, unit, origin in rows
-        ),
-        ("", "batch", "sequences of a replica that decode together", "", "parameter"),
-        ("L", "context", "tokens in the cache, the new one included", "", "parameter"),
-    ]
+class Asked(NamedTuple):
+    """What the parameters of the chapter ask: the deployment, and the arguments of `tm.decode_step`."""
+
+    deployment: Deployment
+    mapping: tm.Mapping
+    sizes: dict[str, float]
+    software: dict[str, str | Efficiencies]
+
+
+def check(
+    model: str,
+    system: str,
+    *,
+    precision: str,
+    stack: str,
+    tp: int,
+    ep: int,
+    batch: int,
+    input_tokens: int,
+    output_tokens: int,
+) -> Asked:
+    """Check each parameter of the chapter, and return them as the arguments of `tm.decode_step`.
+
+    The step is the middle one of the answer: its cache holds the prompt and half of what is generated. `guard.fits`
+    asks whether it fits in memory.
+
+    Examples
+    --------
+    >>> ask = {"tp": 8, "ep": 1, "batch": 4, "input_tokens": 1024, "output_tokens": 256}
+    >>> check("llama-3.1-8b", "trn2.48xlarge", precision="bf16", stack="public", **ask).sizes
+    {'batch': 4, 'context': 1152.0, 'max_context': 1280.0}
+    """
+    m, spec = read_model(model), read_system(system)
+    guard.neuroncore(system=spec)
+    guard.computes(spec.chip, precision=precision)
+    guard.software(spec.chip, stack=stack)
+    guard.generates(model=m)
+    guard.within(1, 1e6, tp=tp, ep=ep, batch=batch, input_tokens=input_tokens, output_tokens=output_tokens)
+    request = tm.Request(input_tokens, output_tokens)
+    guard.spans(request.longest_context, model=m)
+    used = efficiencies(spec.chip, KINDS.get(stack, stack))
+    at = Deployment(model=m, system=spec.id, mapping=tm.Mapping(tp=tp, ep=ep), precision=precision, stack=used)
+    sizes = {"batch": batch, "context": float(request.mean_context), "max_context": float(request.longest_context)}
+    return Asked(at, at.mapping, sizes, {"precision": precision, "efficiencies": used})
+
+
+def headline(step: Step, ideal: Step) -> Markdown:
+    """Return the card of the chapter: the step, the one that loses nothing, and how sure the first is."""
+    low, high = (format_quantity(float(end), "s", 2) for end in step.ends("time_s"))
+    low = low.removesuffix(f" {high.rpartition(' ')[2]}")
+    said = f"one decode step of `{step.model.id}` on {step.system.name} for {counted(int(step.batch), 'sequence')}"
+    proof = {"mark": str(step.basis), "proof": "Check: what was measured"}
+    if step.stack.id == IDEAL.id:
+        more = "Arithmetic on printed rates has no error bar."
+        return Markdown(common.card(_time(step), said, alone="no software is faster", more=more, **proof))
+    sure = f"**How sure:** nine in ten measured steps of this kind should lie between {low} and {high}."
+    if step.stack.estimates:
+        sure += f" The constants of the software, `{step.stack.id}`, are our own estimates (D)."
+    rival = f"software that loses nothing would take {_time(ideal)}"
+    return Markdown(common.card(_time(step), said, rival=rival, more=sure, **proof))
+
+
+def _time(step: Step) -> str:
+    return format_quantity(float(step.time_s), "s", 2)
+
+
+def parts(steps: Mapping[str, Step]) -> pd.DataFrame:
+    """Return the parts of each step that add up to its time; a step that cannot exist has none.
+
+    Parameters
+    ----------
+    steps : mapping of str to Step
+        Steps of one point by what they are called. [-]
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        what (the name of the step), part and time_s. Part "compute" is what reads of memory do not hide. [-]
+    """
+    rows = []
+    for name, step in steps.items():
+        if not step.valid:
+            continue
+        reads = {"cache": 0.0, "weights": 0.0}
+        for line, times in step.breakdown().items():
+            reads["cache" if line.endswith((" attention", " scan", "state")) else "weights"] += float(times.memory_s)
+        memory_s, layers_s = float(step.memory_s), float(step.overhead_s)
+        scale = memory_s / max(sum(reads.values()), 1e-30)
+        device_s = float(step.time_s) - layers_s
+        alone_s = max(float(step.compute_s), memory_s)  # of work that hides as much as it can
+        overlap = float(step.question.network_overlap)
+        network_s = max((1 - overlap) * float(step.network_s), min(device_s - alone_s, float(step.network_s)))
+        network_s = network_s if overlap else float(step.network_s)
+        times_s = {"weights": scale * reads["weights"], "cache": scale * reads["cache"]}
+        times_s |= {"compute": device_s - memory_s - network_s, "exchanges": network_s, "layers": layers_s}
+        rows += [(name, part, max(times_s[part], 0.0)) for part in PARTS]
+    return pd.DataFrame(rows, columns=["what", "part", "time_s"])
+
+
+def cascade(step: Step) -> pd.DataFrame:
+    """Return the parts of one step end to end, each named with its time."""
+    table = parts({"step": step})
+    said = [f"{part}, {_milliseconds(time_s)}" for part, time_s in zip(table.part, table.time_s, strict=True)]
+    end_s = table.time_s.cumsum()
+    return pd.DataFrame({"what": said, "part": table.part, "from_s": end_s - table.time_s, "time_s": end_s})
+
+
+def _milliseconds(time_s: float) -> str:
+    return f"{time_s / MS:.3g} ms" if time_s > 1e-9 else "hidden"
+
+
+def described(step: Step) -> str:
+    """Return precision, mapping, batch and context of a step, as a subtitle of a chart."""
+    pairs = [(name.upper(), float(getattr(step, name))) for name in ("tp", "ep")]
+    degrees = " ".join(f"{name} {degree:g}" for name, degree in pairs if degree > 1) or "one rank"
+    tokens = f"{float(step.batch):g} x {float(step.tokens):,.0f} tokens in the cache"
+    return f"{step.precision.name.upper()}, {degrees}, {tokens}; together {_milliseconds(float(step.time_s))}"
+
+
+def operators(step: Step) -> pd.DataFrame:
+    """Return compute and memory time of each operator of a decode step, the longest first."""
+    rows = [(name, float(line.compute_s), float(line.memory_s)) for name, line in step.breakdown().items()]
+    table = pd.DataFrame(rows, columns=["operator", "compute_s", "memory_s"])
+    table["longer_s"] = table[["compute_s", "memory_s"]].max(axis=1)
+    table = table[table.longer_s > 0].assign(share_of_step=table.longer_s / float(step.time_s))
+    layers = {name.partition(": ")[0] for name in table.operator if ": " in name}
+    if len(layers) == 1:  # all layers are alike
+        table["operator"] = table.operator.str.removeprefix(f"{layers.pop()}: ")
+    return table.sort_values("longer_s", ascending=False, kind="stable", ignore_index=True)
 
 
 def unexplained() -> pd.DataFrame:
@@ -71,31 +180,49 @@ def with_layer_constants(e: Efficiencies, times: float) -> Efficiencies:
     return replace(e, dense_layer_s=times * e.dense_layer_s, expert_core_s=times * e.expert_core_s, ranges={})
 
 
-def anatomy(d: Deployment, batch: float, context: float) -> pd.DataFrame:
-    """Return the time per resource of a decode step, and the step, on the ideal and on the named software.
+def wrong() -> pd.DataFrame:
+    """Return the errors of decode steps whose page no fit has seen, beside those of a regression on bytes and FLOP.
 
-    The low end of a step overlaps everything, the high end nothing.
+    The regression is compared where a model is left out, which both can do.
     """
-    rows = []
-    for one in {one.e.id: one for one in (d.ideal, d)}.values():
-        step = one.decode(batch=batch, context=context, max_context=context).require_valid()
-        times = {name: (getattr(step, f"{name}_s"),) * 3 for name in RESOURCES}
-        times["step"] = step.time_s, step.lower_s, step.upper_s
-        rows += [(one.e.id, part, *map(float, ends), step.basis) for part, ends in times.items()]
-    return pd.DataFrame(rows, columns=["software", "part", "time_s", "time_s_low", "time_s_high", "basis"])
+    rows = evidence.accuracy().set_index(["split", "group"])
+    table = rows.loc[evidence.SOURCE].loc[["dense decode", "MoE and hybrid decode"]]
+    beside = rows.loc[evidence.LEFT_OUT].loc[table.index]
+    return pd.DataFrame(
+        {
+            "what": ["dense models", "mixtures and hybrids"],
+            "configurations": table.cases.to_numpy(),
+            "pages": table.pages.to_numpy(),
+            "median_error": table.median_error.to_numpy(),
+            "p90_error": table.p90_error.to_numpy(),
+            "model_left_out_error": beside.median_error.to_numpy(),
+            "regression_error": beside.naive_median.to_numpy(),
+        }
+    )
 
 
-def operators(d: Deployment, batch: float, context: float) -> pd.DataFrame:
-    """Return compute and memory time of each operator of a decode step, the longest first."""
-    step = d.decode(batch=batch, context=context, max_context=context, breakdown=True).require_valid()
-    rows = [(name, float(line.compute_s), float(line.memory_s)) for name, line in step.operators.items()]
-    table = pd.DataFrame(rows, columns=["operator", "compute_s", "memory_s"])
-    table["longer_s"] = table[["compute_s", "memory_s"]].max(axis=1)
-    table = table[table.longer_s > 0].assign(share_of_step=table.longer_s / float(step.time_s))
-    layers = {name.partition(": ")[0] for name in table.operator if ": " in name}
-    if len(layers) == 1:  # all layers are alike
-        table["operator"] = table.operator.str.removeprefix(f"{layers.pop()}: ")
-    return table.sort_values("longer_s", ascending=False, kind="stable", ignore_index=True)
+def medians(errors: pd.DataFrame) -> Markdown:
+    """Return the median errors of `wrong` as a sentence."""
+    said = " and ".join(f"**{one.median_error:.0%}** for {one.what}" for one in errors.itertuples())
+    return Markdown(f"With its page left out, the median error of a step is {said}.")
+
+
+def unseen() -> pd.DataFrame:
+    """Return measured decode steps of dense models, each with the prediction of a fit that has not seen its page.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        chip, model, tp, batch, context, measured_s, predicted_s, error, source, case. [-]
+    """
+    rows = pd.read_csv(MEASURED, keep_default_na=False, na_values=["nan"])
+    rows = rows[rows.group.eq("decode") & rows.meaning.eq("decode-step")]
+    case = [
+        f"{row.model}, TP {row.tp}, batch {row.batch}, {float(row.context):,.0f} tokens" for row in rows.itertuples()
+    ]
+    table = rows.assign(measured_s=rows.measured, predicted_s=rows.measured * (1 + rows.error), case=case)
+    columns = ["chip", "model", "tp", "batch", "context", "measured_s", "predicted_s", "error", "source", "case"]
+    return table[columns].reset_index(drop=True)
 
 
 def efficiency_table(e: Efficiencies) -> pd.DataFrame:
@@ -115,109 +242,31 @@ def efficiency_table(e: Efficiencies) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def regimes(d: Deployment, batches: ArrayLike = BATCHES, contexts: ArrayLike = CONTEXTS) -> pd.DataFrame:
-    """Return what bounds a decode step over batch and context, with the time of each resource."""
-    batch, context = np.atleast_1d(numbers("batches", batches, 1)), np.atleast_1d(numbers("contexts", contexts, 1))
-    longest = read_model(d.model).max_context
-    context = context[context <= max(longest, context.min())] if longest else context
-    steps = {one.e.id: one.decode(batch=batch[:, None], context=context).to_frame() for one in (d, d.ideal)}
-    table = stacked(steps, "software").rename(columns={"tokens": "context"})
-    table["bound"] = np.where(table.valid, table.bound, DOES_NOT_FIT)
-    return table[["software", "batch", "context", "bound", "time_s", *(f"{name}_s" for name in RESOURCES), "basis"]]
+def notation(asked: Asked) -> pd.DataFrame:
+    """Return the chapter's symbols per rank, with their values in the step that was asked for."""
+    d, sizes = asked.deployment, asked.sizes
+    at, chosen, dtypes = site(d.system, d.mapping.lnc), read_model(d.model), load.precision(d.precision)
+    weights, cache = chosen.weight_bytes_read(1, dtypes), chosen.kv_bytes(1, dtypes.kv)
+    rows: list[tuple[str, str, str, Any, str, str]] = [
+        ("N", "active_params()", "parameters that a token meets", chosen.active_params(), "", "shapes of the model"),
+        ("W", "weight_bytes_read()", "weights that a step at batch 1 reads", weights, "B", "shapes of the model"),
+        ("c", "kv_bytes(1)", "cache of one token", cache, "B", "shapes of the model"),
+        ("b", "hbm_bytes_per_s", "HBM bandwidth of a rank", at.hbm_bytes_per_s, "B/s", "chip / its ranks"),
+        ("p", "peak()", f"{dtypes.compute} peak of a rank", at.peak(dtypes.compute), "FLOP/s", "chip / its ranks"),
+        ("n", "mapping.ranks", "logical NeuronCores that share the model", d.mapping.ranks, "", "parameter"),
+        ("τ", "dense_layer_s", "constant of a layer without experts", d.e.dense_layer_s, "s", "fitted"),
+    ]
+    shown = [(*row[:3], format_quantity(float(row[3]), row[4]), row[5]) for row in rows]
+    shown += [
+        ("B", "batch", "sequences of a replica that decode together", f"{sizes['batch']:g}", "parameter"),
+        ("L", "context", "tokens in the cache, the new one included", f"{sizes['context']:g}", "parameter"),
+    ]
+    return common.notation(shown, "from")
 
 
-def turning_points(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the first batch per context of `regimes` at which another resource becomes the bound."""
-    lines = table.groupby(["software", "context"], sort=False)
-    turns = table.assign(**{"from": lines.bound.shift(), "to": table.bound})
-    turned = turns["from"].notna() & (turns["from"] != turns.to) & (turns.to != DOES_NOT_FIT)
-    ordered = turns[turned].assign(line=lines.ngroup()[turned])
-    ordered = ordered.sort_values(["line", "batch"], kind="stable", ignore_index=True)
-    return ordered[["software", "context", "batch", "from", "to"]]
-
-
-def takes_over(grid: pd.DataFrame, software: str, context: float) -> str:
-    """Return, as a chart title, which resource takes longest over the batch on one line of `regimes`."""
-    bounds = grid[(grid.software == software) & (grid.context == context)].set_index("batch").bound
-    bounds = bounds[bounds != DOES_NOT_FIT]
-    if bounds.empty:
-        return "Not even one sequence fits"
-    later = bounds[bounds != bounds.iloc[0]]
-    if later.empty:
-        return f"{bounds.iloc[0].capitalize()} takes longest at every batch"
-    return f"{later.iloc[0].capitalize()} takes longest from batch {later.index[0]:g} on"
-
-
-def prompts(d: Deployment, input_tokens: ArrayLike) -> pd.DataFrame:
-    """Return prefill time over the prompt's length, padded to its bucket and exact, and the share of padding."""
-    tokens = np.atleast_1d(numbers("input_tokens", input_tokens, 1))
-    policies = {"compiled bucket": d, "exact length": replace(d, stack=replace(d.e, prompt_bucket="exact"))}
-    steps = {name: one.prefill(input_tokens=tokens).to_frame() for name, one in policies.items()}
-    table = stacked(steps, "policy").rename(columns={"tokens": "input_tokens"})
-    table["padding_share"] = 1 - table.input_tokens / table.compiled_tokens
-    names = "policy input_tokens compiled_tokens padding_share time_s compute_s memory_s network_s bound basis".split()
-    return table[names]
-
-
-def chunks(d: Deployment, input_tokens: float, chunk_tokens: Iterable[float], batch: float) -> pd.DataFrame:
-    """Return prefill in chunks between decode steps: time to first token, and the longest pause of the others.
-
-    Returns
-    -------
-    table : pandas.DataFrame
-        chunk_tokens, pieces, prefill_s (all pieces), ttft_s (with a decode step after each piece), stall_s (longest
-        pause of a decoding sequence). [-]
-    """
-    input_tokens, rows = number("input_tokens", input_tokens, 1), []
-    step_s = float(d.decode(batch=batch, context=input_tokens).require_valid().time_s)
-    for chunk in np.ravel(numbers("chunk_tokens", chunk_tokens, 1)).tolist():
-        past = np.arange(0.0, input_tokens, chunk)
-        pieces = d.prefill(input_tokens=np.minimum(chunk, input_tokens - past), past=past).require_valid().time_s
-        whole_s, longest_s = float(pieces.sum()), float(pieces.max())
-        rows.append((chunk, len(past), whole_s, whole_s + (len(past) - 1) * step_s, longest_s + step_s))
-    table = pd.DataFrame(rows, columns=["chunk_tokens", "pieces", "prefill_s", "ttft_s", "stall_s"])
-    return table.assign(basis=d.basis(batch, input_tokens, input_tokens))
-
-
-def waits(pieces: pd.DataFrame) -> pd.DataFrame:
-    """Return `chunks` in long form for a chart: the time to first token and the longest pause."""
-    names = {"ttft_s": "first token of the prompt", "stall_s": "longest pause of the others"}
-    return pieces.rename(columns=names).melt(["chunk_tokens", "basis"], list(names.values()), "what", "time_s")
-
-
-def prefixes(d: Deployment, input_tokens: float, shares: ArrayLike) -> pd.DataFrame:
-    """Return the prefill of a prompt of which a share is cached; the rest pads to its bucket."""
-    share, input_tokens = np.atleast_1d(numbers("shares", shares, 0.0, 1.0)), number("input_tokens", input_tokens, 1)
-    new = np.maximum(np.round(input_tokens * (1 - share)), 1)
-    step = d.prefill(input_tokens=new, past=input_tokens - new).require_valid()
-    columns = {"prefix_share": share, "new_tokens": new, "compiled_tokens": step.compiled_tokens, "time_s": step.time_s}
-    speedup = float(d.prefill(input_tokens=input_tokens).time_s) / step.time_s
-    return pd.DataFrame(columns | {"speedup": speedup, "basis": step.basis})
-
-
-def changes(d: Deployment, batch: float, context: float, input_tokens: float) -> pd.DataFrame:
-    """Return the step, tokens/s per chip of decoding alone, and first token with one thing changed, or why not."""
-    m, at = read_model(d.model), d.mapping
-    cases: dict[str, tuple[Deployment, float, float]] = {"nothing": (d, batch, context)}
-    others = {f"TP {n:g}": replace(d, mapping=replace(at, tp=n)) for n in (at.tp // 2, at.tp * 2) if n}
-    cases |= {f"batch {n:g}": (d, n, context) for n in (batch // 2, batch * 2) if n >= at.ep}
-    if not m.max_context or 2 * context <= m.max_context:
-        cases[f"context {2 * context:,.0f}"] = d, batch, 2 * context
-    chip = read_system(d.system).chip
-    formats = [name for name in common.FORMATS if name != d.precision and computes(d.system, name)]
-    others |= {f"precision {name}": replace(d, precision=name) for name in formats}
-    stacks = {kind: find(chip, word, "stack") for kind, word in kinds(chip).items()}
-    others |= {f"{kind} software": replace(d, stack=e) for kind, e in stacks.items() if e.id != d.e.id}
-    cases |= {name: (one, batch, context) for name, one in others.items()}
-    rows = []
-    for name, (one, users, length) in cases.items():
-        step = one.decode(batch=users, context=length, max_context=length)
-        first = one.prefill(input_tokens=input_tokens, max_context=length)
-        row = {"changed": name, "step_s": step.time_s, "step_s_low": step.low, "step_s_high": step.high}
-        row |= {"first_token_s": first.time_s, "first_token_s_low": first.low, "first_token_s_high": first.high}
-        row |= step.banded("tokens_per_s_per_user")
-        alone = step.banded("tokens_per_s_per_chip")  # of this step, without prompts
-        row |= {f"decode_{name}": value for name, value in alone.items()}
-        why = shortfall(one, users, length)
-        rows.append({**row, "basis": "" if why else str(step.basis), "why not": why})
-    return tidy(rows)
+def sources(step: Step) -> pd.DataFrame:
+    """Return the sources of the chip's rates and of the constants of the software."""
+    facts, chip = tm.facts(), chip_of(step.system)
+    rates = facts[(facts.entity == chip.id) & facts.quantity.str.contains("hbm|peak")]
+    values = efficiency_table(step.stack).source
+    return common.bibliography({*filter(None, values.str.split("; ").explode()), *rates.source})

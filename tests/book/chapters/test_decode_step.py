@@ -1,11 +1,11 @@
-"""A decode step and a prefill taken apart: sums, limits and hand-made numbers."""
+"""A decode step taken apart: sums, limits, hand-made numbers, and what the chapter says of them."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import trnmodel as tm
 from trnbook.chapters import decode_step
+from trnbook.shared import case
 from trnmodel.catalog.stacks import IDEAL
 from trnmodel.search.sizing import remedy, shortfall
 from trnmodel.steps.deployment import Deployment
@@ -15,22 +15,109 @@ EXPERTS = Deployment(
     model="deepseek-v3", system="trn3-nl72x2-pcie160", mapping=tm.Mapping(tp=4, ep=64), precision="mxfp8"
 )
 INF2 = Deployment(model="llama-3.1-8b", system="inf2.24xlarge", mapping=tm.Mapping(tp=8))
+HYBRID = Deployment(model="qwen3-next-80b-a3b", system="trn2.48xlarge", mapping=tm.Mapping(tp=16))
+ONE = {"batch": 64, "context": 2048}
+ASKED = {"tp": 4, "ep": 1, "batch": 4, "input_tokens": 4096, "output_tokens": 512}
+SET = {"model": "llama-3.3-70b", "system": "trn2.48xlarge", "precision": "fp8", "stack": "public"} | ASKED
 
 
-@pytest.mark.parametrize("d", [LLAMA, EXPERTS, INF2])
-def test_step_lies_between_its_bounds_and_its_parts(d):
-    parts = decode_step.anatomy(d, 64, 2048)
-    for _, stack in parts.groupby("software"):
-        step, resources = stack[stack.part == "step"].iloc[0], stack[stack.part != "step"]
-        assert step.time_s_low <= step.time_s <= step.time_s_high
-        assert step.time_s_high == pytest.approx(resources.time_s.sum())
-        assert step.time_s_low >= resources.time_s.max()
+def check(**changed):
+    return decode_step.check(**SET | changed)
+
+
+def parts(step):
+    return decode_step.parts({"it": step}).set_index("part").time_s
+
+
+@pytest.mark.parametrize("d", [LLAMA, EXPERTS, INF2, HYBRID])
+@pytest.mark.parametrize("ideal", [False, True])
+def test_parts_add_up_to_the_step_and_lie_within_its_resources(d, ideal):
+    step = (d.ideal if ideal else d).decode(**ONE)
+    of = parts(step)
+    assert of.sum() == pytest.approx(float(step.time_s))
+    assert of.weights + of.cache == pytest.approx(float(step.memory_s))
+    assert of.layers == pytest.approx(float(step.overhead_s))
+    assert of.exchanges <= float(step.network_s) * (1 + 1e-9)
+    assert of.compute <= float(step.compute_s) * (1 + 1e-9)
+    assert (of >= 0).all()
+
+
+def test_compute_shows_where_reads_do_not_hide_it():
+    """At 512 sequences with next to no cache Trainium2 computes longer than it reads; its ridge is 230."""
+    few, many = (parts(LLAMA.ideal.decode(batch=n, context=128)) for n in (128, 512))
+    assert few.compute < 1e-9
+    assert many.compute > 0.5 * many.weights
+
+
+def test_a_step_that_cannot_exist_has_no_parts():
+    steps = {n: LLAMA.decode(batch=n, context=4096) for n in (16, 100_000)}
+    assert decode_step.parts(steps).what.unique().tolist() == [16]
+
+
+def test_the_step_of_the_chapter_by_hand():
+    """70.6 GB at 95 % of 2.9 TB/s, 4 x 4,608 x 328 kB at 44.5 %, 160 all-reduces of 2.5 us, 80 constants of 162 us."""
+    _, mapping, sizes, software = check()
+    assert sizes == {"batch": 4, "context": 4352, "max_context": 4608}
+    of = parts(tm.decode_step("llama-3.3-70b", "trn2.48xlarge", mapping, **sizes, **software))
+    assert of.weights == pytest.approx(70.555e9 / (2.9e12 * 0.95), rel=1e-3)
+    assert of.cache == pytest.approx(4 * 4608 * (2 * 80 * 8 * 128 * 2) / (2.9e12 * 0.445), rel=1e-3)
+    assert of.exchanges == pytest.approx(160 * 2.5e-6, rel=0.01)
+    assert of.layers == pytest.approx(80 * 161.7e-6, rel=1e-3)
+    assert of.compute < 1e-9
+
+
+@pytest.mark.parametrize(
+    ("model", "asked", "more"),
+    [
+        ("llama-3.3-70b", {}, {"new_tokens": 8}),
+        ("deepseek-v3", {"ep": 16, "batch": 16, "stack": "vllm-neuron-2026-async"}, {}),
+    ],
+)
+def test_the_line_of_the_running_case_is_that_call(model, asked, more):
+    _, mapping, sizes, software = check(model=model, **asked)
+    step = tm.decode_step(model, "trn2.48xlarge", mapping, **sizes, **software, **more)
+    (line,) = (line for line in case.LINES if line.chapter == "decode-step")
+    assert case.value(line, model, "trn2.48xlarge") == pytest.approx(float(step.time_s), rel=1e-9)
+    assert parts(step).layers / float(step.time_s) == pytest.approx({"deepseek-v3": 0.49}.get(model, 0.29), abs=0.01)
+
+
+def test_more_ranks_shorten_the_reads_and_leave_the_constant():
+    _, _, sizes, software = check()
+    few, many = (
+        parts(tm.decode_step("llama-3.3-70b", "trn2.48xlarge", tm.Mapping(tp=tp), **sizes, **software)) for tp in (4, 8)
+    )
+    assert few.weights == pytest.approx(2 * many.weights, rel=0.01)
+    assert few.layers == many.layers
+    assert many.exchanges > few.exchanges
+
+
+def test_bars_of_the_first_chart_stand_end_to_end():
+    step = LLAMA.decode(batch=16, context=4096)
+    bars = decode_step.cascade(step)
+    assert bars.from_s.iloc[0] == 0
+    assert bars.from_s.iloc[1:].tolist() == pytest.approx(bars.time_s.iloc[:-1].tolist())
+    assert bars.time_s.iloc[-1] == pytest.approx(float(step.time_s))
+    assert bars.what[2] == "compute, hidden"
+    assert decode_step.described(step).startswith("BF16, TP 64, 16 x 4,096 tokens in the cache; together ")
+    assert len(decode_step.described(EXPERTS.decode(batch=512, context=100_000))) < 90
+
+
+def test_the_card_has_the_step_its_ends_and_what_it_rests_on():
+    step = LLAMA.decode(batch=16, context=4096)
+    said = decode_step.headline(step, LLAMA.ideal.decode(batch=16, context=4096)).data
+    assert f"**{1e3 * float(step.time_s):.0f} ms** ({step.basis})" in said
+    low, high = (f"{1e3 * float(end):.0f}" for end in step.ends("time_s"))
+    assert f"between {low} and {high} ms" in said
+    assert "(D)" in said
+    assert "vllm-neuron-2026" in said
+    ideal = LLAMA.ideal.decode(batch=16, context=4096)
+    assert "No rival" in decode_step.headline(ideal, ideal).data
 
 
 @pytest.mark.parametrize("d", [LLAMA, EXPERTS, INF2])
 def test_operators_read_what_the_ideal_step_reads(d):
-    step = d.ideal.decode(batch=64, context=2048)
-    assert decode_step.operators(d.ideal, 64, 2048).memory_s.sum() == pytest.approx(float(step.memory_s), rel=1e-6)
+    step = d.ideal.decode(**ONE)
+    assert decode_step.operators(step).memory_s.sum() == pytest.approx(float(step.memory_s), rel=1e-6)
 
 
 def test_weights_of_a_step_by_hand():
@@ -50,83 +137,66 @@ def test_ideal_machine_turns_to_compute_at_its_ridge():
     """667 TFLOP/s / 2.9 TB/s = 230 FLOP/B: with next to no cache the turn lies between a batch of 128 and 512."""
     step = LLAMA.ideal.decode(batch=np.array([128.0, 256.0]), context=128)
     assert (step.compute_s > step.memory_s).tolist() == [False, True]
-    turns = decode_step.turning_points(decode_step.regimes(LLAMA, contexts=[128.0]))
-    assert turns[turns.software == "ideal"].iloc[0]["from"] == "memory"
 
 
-def test_one_call_fills_the_map():
-    grid = decode_step.regimes(LLAMA)
-    point = LLAMA.decode(batch=16, context=4096)
-    row = grid.query("software != 'ideal' and batch == 16 and context == 4096").iloc[0]
-    assert row.time_s == pytest.approx(float(point.time_s))
-    assert row.bound == point.bound
-
-
-def test_padding():
-    table = decode_step.prompts(LLAMA, [100, 128, 129, 3000]).set_index(["policy", "input_tokens"])
-    assert table.compiled_tokens["compiled bucket"].tolist() == [128, 128, 256, 4096]
-    assert (table.padding_share["exact length"] == 0).all()
-
-
-def test_one_chunk_is_the_prefill_and_none_is_free():
-    table = decode_step.chunks(LLAMA, 2048, [256, 512, 2048], batch=8)
-    whole = table.iloc[-1]
-    assert whole.prefill_s == whole.ttft_s == pytest.approx(float(LLAMA.prefill(input_tokens=2048).time_s))
-    assert table.pieces.tolist() == [8, 4, 1]
-    assert (table.prefill_s[:-1] > whole.prefill_s).all()
-    assert table.stall_s.is_monotonic_increasing
-
-
-def test_a_cached_prefix_saves_and_none_saves_nothing():
-    table = decode_step.prefixes(LLAMA, 4096, [0.0, 0.5, 0.9375])
-    assert table.speedup[0] == 1
-    assert table.new_tokens.tolist() == [4096, 2048, 256]
-    assert table.speedup.iloc[-1] > 2
+def test_a_prompt_is_padded_to_a_power_of_two():
+    prompts = LLAMA.prefill(input_tokens=np.array([100, 128, 129, 2100, 4096]))
+    assert prompts.compiled_tokens.tolist() == [128, 128, 256, 4096, 4096]
+    assert prompts.time_s[3] == pytest.approx(prompts.time_s[4], rel=0.05)
 
 
 def test_shares_of_operators_are_of_the_step():
-    table = decode_step.operators(LLAMA, 16, 4096)
+    step = LLAMA.decode(batch=16, context=4096)
+    table = decode_step.operators(step)
     assert (table.longer_s > 0).all()
     assert table.share_of_step.sum() < 1
-    step_s = float(LLAMA.decode(batch=16, context=4096).time_s)
-    assert table.share_of_step.tolist() == pytest.approx((table.longer_s / step_s).tolist())
+    assert table.share_of_step.tolist() == pytest.approx((table.longer_s / float(step.time_s)).tolist())
     assert not table.operator.str.contains(": ").any(), "layers that are all alike have no name"
-    assert decode_step.operators(EXPERTS, 512, 4096).operator.str.contains(": ").any()
+    assert decode_step.operators(EXPERTS.decode(batch=512, context=4096)).operator.str.contains(": ").any()
 
 
-def test_what_takes_over_is_told_by_the_first_batch_of_another_resource():
-    lines = {1.0: ["memory", "memory", "network", "does not fit"], 2.0: ["memory"] * 4, 4.0: ["does not fit"] * 4}
-    rows = [("x", 2.0**n, context, bound) for context, line in lines.items() for n, bound in enumerate(line)]
-    grid = pd.DataFrame(rows, columns=["software", "batch", "context", "bound"])
-    told = [decode_step.takes_over(grid, "x", context) for context in lines]
-    assert told[0] == "Network takes longest from batch 4 on"
-    assert told[1:] == ["Memory takes longest at every batch", "Not even one sequence fits"]
+def test_constants_of_layers_move_a_step_by_what_they_are():
+    """80 layers of 162 us: half of the constant takes 6.5 ms away, one and a half times adds 6.5 ms."""
+    today = tm.efficiencies("trainium2")
+    steps = [
+        tm.decode_step(
+            "llama-3.3-70b", "trn2.48xlarge", tm.Mapping(tp=4), batch=4, context=4352, precision="fp8",
+            efficiencies=decode_step.with_layer_constants(today, times),
+        )
+        for times in (0.5, 1.0, 1.5)
+    ]  # fmt: skip
+    assert np.diff([float(step.time_s) for step in steps]) == pytest.approx(80 * 161.7e-6 / 2, rel=1e-3)
 
 
-def test_pauses_and_first_tokens_are_two_lines():
-    pieces = pd.DataFrame({"chunk_tokens": [8.0, 16.0], "ttft_s": [3.0, 2.0], "stall_s": [1.0, 2.0], "basis": "ideal"})
-    long = decode_step.waits(pieces).set_index(["what", "chunk_tokens"]).time_s
-    assert long["first token of the prompt"].tolist() == [3.0, 2.0]
-    assert long["longest pause of the others"].tolist() == [1.0, 2.0]
+def test_constants_of_layers_decide_the_running_case_on_trainium3():
+    """What the prose says: half of them gives more than twice the throughput, half more almost none of it."""
+    today, request = tm.efficiencies("trainium3"), case.request("deepseek-v3")
+    half, fitted, more = (
+        tm.plan(
+            "deepseek-v3", request, "trn3-nl72x2-pcie160", precision="fp8",
+            efficiencies=decode_step.with_layer_constants(today, times),
+        ).best.tokens_per_s_per_chip
+        for times in (0.5, 1.0, 1.5)
+    )  # fmt: skip
+    assert half > 2 * fitted > 10 * more
 
 
-def test_changes_hold_what_was_asked_and_say_why_a_point_is_missing():
-    """64 ranks are all of the system; at TP 8 a rank holds 17.6 GB, and 32 x 8,192 x 328 kB / 8 = 10.7 GB of cache."""
-    table = decode_step.changes(LLAMA, 16, 4096, 3584).set_index("changed")
-    assert table.step_s["nothing"] == float(LLAMA.decode(batch=16, context=4096).time_s)
-    assert table["why not"]["TP 128"].startswith("more ranks than the system has")
-    assert np.isnan(table.step_s["TP 128"])
-    assert table.step_s["ideal software"] < table.step_s["hand-tuned software"] < table.step_s["nothing"]
-    assert table.decode_tokens_per_s_per_chip["batch 32"] > table.decode_tokens_per_s_per_chip["nothing"]
-    eight = Deployment(model=LLAMA.model, system=LLAMA.system, mapping=tm.Mapping(tp=8))
-    why = decode_step.changes(eight, 16, 8192, 128).set_index("changed")["why not"]
-    assert why["nothing"] == why["TP 16"] == ""
-    for name in ("batch 32", "context 16,384"):
-        need, _, have = why[name].removeprefix("does not fit: ").split()[:3]
-        assert (17.6e9 + 10.7e9) / 2**30 < float(need) < 1.2 * (17.6e9 + 10.7e9) / 2**30
-        assert have == "24"
-    odd = decode_step.changes(Deployment(model="gpt2", system="inf2.xlarge", mapping=tm.Mapping(tp=1)), 1, 1000, 999)
-    assert not odd.changed.str.contains("TP 0|batch 0|context").any(), "half of one, and a context beyond the longest"
+def test_unexplained_times_do_not_grow_with_the_ranks():
+    rest = decode_step.unexplained().query("stack == 'vllm-neuron-2026'").set_index("ranks").layer_s
+    assert len(rest) > 3
+    assert 0.5 < rest.iloc[-1] / rest.iloc[0] < 2
+    assert rest.median() == pytest.approx(tm.efficiencies("trainium2").dense_layer_s, rel=0.3)
+
+
+def test_errors_are_those_of_pages_that_the_fit_has_not_seen():
+    unseen, errors = decode_step.unseen(), decode_step.wrong()
+    assert unseen.predicted_s.tolist() == pytest.approx((unseen.measured_s * (1 + unseen.error)).tolist())
+    assert len(unseen) > 250
+    assert "**14%** for dense models" in decode_step.medians(errors).data
+    assert errors.what.tolist() == ["dense models", "mixtures and hybrids"]
+    assert errors.median_error[0] == pytest.approx(unseen.error.abs().median(), abs=0.03)
+    assert (errors.median_error > errors.model_left_out_error).all(), "a page is harder to leave out than a model"
+    assert (errors.model_left_out_error < errors.regression_error).all()
 
 
 def test_what_lacks_is_weights_and_cache_over_the_ranks():

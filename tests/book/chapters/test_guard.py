@@ -102,7 +102,7 @@ def test_every_chapter_asks_the_guard_first_and_answers_for_its_defaults(slug):
         (
             "decode-step",
             {"model": "llama-3.1-405b", "tp": 1},
-            "tp = 1, ep = 1, batch = 16, context = 4096: does not fit: 791 of 24 GiB per rank; tp = 64 holds it",
+            "tp = 1, ep = 1, batch = 4, context = 4608: does not fit: 394 of 24 GiB per rank; tp = 32 holds it",
         ),
         (
             "serving",
@@ -112,9 +112,9 @@ def test_every_chapter_asks_the_guard_first_and_answers_for_its_defaults(slug):
         (
             "decode-step",
             {"input_tokens": 200_000},
-            "model = 'llama-3.1-70b' ends at 131072 tokens; 200512 are asked for",
+            "model = 'llama-3.3-70b' ends at 131072 tokens; 200512 are asked for",
         ),
-        ("decode-step", {"system": "trn1.32xlarge"}, "tp = 16 holds it"),
+        ("decode-step", {"system": "trn1.32xlarge", "precision": "bf16"}, "tp = 16 holds it"),
         ("decode-step", {"stack": "gpu-serving"}, "stack = 'gpu-serving' does not run on trainium2"),
         ("serving", {"system": "trn2.3xlarge", "stack": "x"}, "stack = 'x' must be one of ideal, hand-tuned, public"),
         ("serving", {"tp": 16, "ep": 4}, "more expert-parallel ranks than experts; tp = 8 holds it"),

@@ -9,7 +9,6 @@ import trnmodel as tm
 from trnbook.chapters import (
     chip_roofline,
     common,
-    decode_step,
     memory,
     memory_fit,
     neuroncore,
@@ -67,11 +66,6 @@ CALLS = [
     (scaleout.networks, {"system": RACK}),
     (scaleout.port_choice, {"system": RACK, "chips": 8192, "port_bits_per_s": [100e9]}),
     (scale_out.kv_transfer, {"model": LLAMA, "system": RACK, "tokens": [8192], "chips": 16, "precision": "bf16"}),
-    (decode_step.anatomy, {"d": D, **SHAPE}),
-    (decode_step.operators, {"d": D, **SHAPE}),
-    (decode_step.prompts, {"d": D, "input_tokens": [512.0]}),
-    (decode_step.chunks, {"d": D, "input_tokens": 2048, "chunk_tokens": [512.0], "batch": 16}),
-    (decode_step.prefixes, {"d": D, "input_tokens": 2048}),
     (contests.ties, {"model": LLAMA, "system": RACK, "rivals": ["hgx-h200"], "tokens_per_s_per_user": [50.0]}),
     (contests.domains, {"total_params": [1e12], "tokens_per_s_per_user": [20.0]}),
     (frontiers, {"model": LLAMA, "request": REQUEST, "systems": ["trn1.2xlarge"], "precisions": ["bf16"]}),
@@ -89,8 +83,6 @@ CALLS = [
     (synthetic_models.family, {"rules": ["experts"], "sizes": [1e12], "base": "deepseek-v3"}),
 ]
 REST = {  # arguments that no chapter takes from its parameters, or whose zero is an answer
-    memory.decode_levels: {"share": 0.5},
-    decode_step.prefixes: {"shares": [0.5]},
     deployments.drafts: {"draft_model": "llama-3.2-1b", "acceptance": [0.5]},
     deployments.split_phases: {"input_tokens": 1024, "output_tokens": 128},
     deployments.ratios: {"input_tokens": 1024},

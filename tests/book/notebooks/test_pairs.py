@@ -54,7 +54,7 @@ OTHER = {
         "model": "deepseek-v3",
         "system": "trn3-nl72x2-pcie160",
         "precision": "mxfp8",
-        "tp": 4,
+        "tp": 2,
         "ep": 64,
         "batch": 512,
     },
@@ -190,7 +190,7 @@ VALUES = {
         "model": FAMILIES,
         "system": SYSTEMS,
         "tp": [1, 32],
-        "precision": ["bf16", "fp8"],
+        "precision": ["bf16", "mxfp8"],
         "batch": [1, 64],
     }
     | LENGTHS,
