@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from trnbook.chapters import guard
 from trnbook.drawings import svg
 from trnbook.shared.fabrics import by_lanes, nets
 from trnmodel.arguments import listed
 from trnmodel.catalog import systems
 from trnmodel.catalog.systems import System
 from trnmodel.fabric import what_if
+from trnmodel.models import synthetic
+from trnmodel.models.transformer import Transformer
+from trnmodel.models.transformer import model as read_model
 from trnmodel.result import tidy
 from trnmodel.units import GB
 
@@ -26,7 +30,28 @@ TIERS = {"pcb": "chips of its tray", "backplane": "switch trays of its rack", "c
 TIER_ACCENTS: dict[str, svg.Accent] = {"pcb": "c", "backplane": "b", "cross-rack": "a"}
 PLANE_ACCENTS: tuple[svg.Accent, ...] = ("b", "a", "c", "d", "e")
 VERDICTS = ["agrees", "earlier", "later", "no rate"]
+SOFTWARE = {"ideal": "ideal, exchanges hidden", "exposed": "ideal, exchanges not hidden", "default": "public"}
 NUMERALS = ("no plane", "one plane", "two planes", "three planes", "four planes")
+
+
+def check(
+    model: Transformer,
+    base: Transformer,
+    *,
+    tokens_per_chip: float,
+    context: float,
+    pays_at: float,
+    tokens_per_s_per_user: float,
+) -> None:
+    """Refuse parameters of the chapter that it cannot answer, each by its name."""
+    guard.generates(model=model)
+    guard.routes(model=model)
+    guard.one_of(synthetic.bases(), grown_from=base.id)
+    guard.need(base is read_model(base.id), f"grown_from = {base.id!r} is a file; only shipped models grow")
+    guard.within(1 / 32, 1e5, tokens_per_chip=tokens_per_chip)
+    guard.within(1, model.max_context, context=context)
+    guard.within(1e-3, 1e6, tokens_per_s_per_user=tokens_per_s_per_user)
+    guard.within(1, 1e6, pays_at=pays_at)
 
 
 def trays(system: str | System) -> list[str]:
@@ -75,11 +100,12 @@ def counts(judged: pd.DataFrame) -> pd.DataFrame:
     --------
     >>> judged = pd.DataFrame({"software": "ideal", "verdict": ["agrees", "later", "no rate", "later"]})
     >>> counts(judged).values.tolist()
-    [['ideal', 1, 0, 2, 1, 4], ['all', 1, 0, 2, 1, 4]]
+    [['ideal, exchanges hidden', 1, 0, 2, 1, 4], ['all', 1, 0, 2, 1, 4]]
     """
     table = pd.crosstab(judged.software, judged.verdict).reindex(columns=VERDICTS, fill_value=0)
     table = table.loc[judged.software.unique()]
     table.loc["all"] = table.sum()
+    table = table.rename(index=SOFTWARE)
     return table.assign(cases=table.sum(axis=1)).rename_axis("software", axis=0).reset_index()
 
 

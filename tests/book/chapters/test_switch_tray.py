@@ -10,10 +10,11 @@ import pytest
 
 import trnmodel as tm
 from trnbook.chapters import switch_tray
-from trnbook.shared import case, ledger, placements
+from trnbook.shared import case, domain_sizes, ledger, placements
 from trnbook.shared import fabrics as compare
 from trnmodel.catalog import load
 from trnmodel.fabric import what_if
+from trnmodel.models import synthetic
 from trnmodel.units import GB, US
 
 RACK = "trn3-nl32x2-pcie160"
@@ -123,7 +124,7 @@ def test_every_case_is_counted_once():
     table = switch_tray.counts(judged).set_index("software")
     assert table.loc["all"].tolist() == [2, 3, 4, 5, 14]
     assert table.cases.tolist() == [6, 8, 14]
-    assert list(table.index) == ["ideal", "default", "all"]
+    assert list(table.index) == ["ideal, exchanges hidden", "public", "all"]
 
 
 def test_every_printed_path_agrees():
@@ -140,6 +141,23 @@ def test_a_rank_that_is_a_chip_is_announced():
     chip = tm.chip("trainium3")
     assert chip.cores in chip.lnc_announced
     assert chip.cores not in chip.lnc_choices
+
+
+def test_growth_by_experts_meets_kimi():
+    """Kimi-K2 is DeepSeek-V3 with more experts, 384, two more expert layers and half the heads."""
+    kimi = tm.model("kimi-k2-instruct")
+    grown = synthetic.synthetic(kimi.total_params, "experts")
+    assert kimi.outline().experts == 384
+    assert grown.outline().experts == pytest.approx(384, rel=0.03)
+    assert grown.outline().top_k == kimi.outline().top_k
+
+
+def test_memory_of_both_domains_as_printed():
+    printed = tm.facts().query(
+        "entity in @domain_sizes.PAIR and quantity == 'hbm_bytes' and unit_printed == 'GiB' and source == 'trn3-arch'"
+    )
+    assert len(printed) == 2
+    assert set(printed.value_si) == {tm.system(name).hbm_bytes for name in domain_sizes.PAIR}
 
 
 def test_paths_stand_side_by_side():
