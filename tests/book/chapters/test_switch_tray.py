@@ -1,5 +1,8 @@
 """Switch trays: planes and paths as printed; line numbers are those of `trainium3-deep-dive`."""
 
+import re
+import xml.etree.ElementTree as ET
+from itertools import product
 from math import comb
 
 import pandas as pd
@@ -7,10 +10,11 @@ import pytest
 
 import trnmodel as tm
 from trnbook.chapters import switch_tray
+from trnbook.shared import case, domain_sizes, ledger, placements
 from trnbook.shared import fabrics as compare
-from trnbook.shared import ledger, placements
 from trnmodel.catalog import load
 from trnmodel.fabric import what_if
+from trnmodel.models import synthetic
 from trnmodel.units import GB, US
 
 RACK = "trn3-nl32x2-pcie160"
@@ -20,11 +24,11 @@ NL72 = ["trn3-nl72x2-pcie160", "trn3-nl72x2-pex90144", "trn3-nl72x2-pcie320", "t
 
 def test_planes_as_printed():
     """L322 four planes of ten, 144 board switches; L355 eight switches; L363 two planes; L379 one."""
-    table = switch_tray.plane_table([*NL72, "trn3-nl32x2-pcie320"]).set_index("system")
+    table = switch_tray.plane_table([*NL72, "trn3-nl32x2-pcie320"])
     assert table.planes.tolist() == [4, 4, 2, 1, 1]
     assert table.rack_switches.tolist() == [40, 40, 20, 10, 8]
-    assert table.ports_free["trn3-nl72x2-pcie160"] == 2  # L327
-    assert table.board_switches[NL72].tolist() == [144] * 4
+    assert table.ports[0] - table.ports_used[0] == 2  # L327
+    assert table.board_switches.tolist() == [144] * 4 + [0]
 
 
 def test_trays_of_any_system():
@@ -55,20 +59,51 @@ def test_all_to_all_by_both_lane_maps_by_hand():
     assert rates[AWS, "world"] == pytest.approx(rates[NL72[0], "world"])
 
 
-def test_pairs_with_one_switch_or_none_by_hand():
-    """NL32x2, of C(64, 2) pairs: in each rack all C(32, 2), or with two planes 2 x C(16, 2) and the pairs of 16 trays.
+def test_pairs_without_forwarding_by_hand():
+    """Pairs of a rack of NL32x2: all C(32, 2), or with two planes 2 x C(16, 2) and the pairs of 16 trays."""
+    share = switch_tray.plane_table([RACK, "trn3-nl32x2-pcie320", "trn3-nl32x2-ualink"]).direct_share
+    assert share.tolist() == pytest.approx([(2 * comb(16, 2) + 16) / comb(32, 2), 1, 1])
 
-    Across, 32 are joined by a cable and 32 more lie behind one of them: the neighbour on the twin's tray.
-    """
-    share = switch_tray.within_one(switch_tray.hops([RACK, "trn3-nl32x2-pcie320", "trn3-nl32x2-ualink"]))
-    two, one = (2 * (2 * comb(16, 2) + 16) + 64) / comb(64, 2), (2 * comb(32, 2) + 64) / comb(64, 2)
-    assert share.tolist() == pytest.approx([two, one, one])
+
+@pytest.mark.parametrize(("lanes", "place"), [(160, 0), (144, 1), (320, 2)])
+def test_planes_by_hand(lanes, place):
+    """A rack of 72 chips needs as many planes as its chips over the x8 ports of a switch, rounded up."""
+    assert switch_tray.plane_table([NL72[place]]).planes[0] == -(-72 // (lanes // 8))
+
+
+@pytest.mark.parametrize(
+    ("system", "hop_s", "latency_s"),
+    [
+        (NL72[0], 1.5, 2 * 1.5 + 2 * 0.115),
+        (NL72[3], 1.5, 1.5 + 0.115),
+        (RACK, 1.5, 2 * 1.5 + 0.115),
+        (NL72[0], 0.0, 2 * 0.115),
+        (NL72[3], 0.0, 0.115),
+    ],
+)
+def test_an_empty_exchange_takes_the_latency_of_the_farthest_pair(system, hop_s, latency_s):
+    where = switch_tray.with_hop(system, hop_s * US)
+    empty = tm.collective("all_to_all", 0, where, chips=where.domain_chips // 2, efficiencies="public")
+    assert float(empty.time_s) == pytest.approx(latency_s * US)
+
+
+def test_the_running_case_on_each_tray_by_hand():
+    """58 layers, dispatch and combine, one hop of 1.5 us fewer on NL32x2; phases that stay in a plane on NL72x2."""
+    names = [*switch_tray.trays(RACK), *NL72]
+    steps = {key: tm.plan(key[0], case.request(key[0]), key[1]).best.step for key in product(case.PROMISES, names)}
+    for model, rack in product(case.PROMISES, (RACK, NL72[0])):
+        assert steps[model, rack].network_s == case.choice(model, rack).step.network_s
+    saved = steps["deepseek-v3", RACK].network_s - steps["deepseek-v3", "trn3-nl32x2-ualink"].network_s
+    assert saved == pytest.approx(2 * 58 * 1.5 * US)
+    assert saved / steps["deepseek-v3", RACK].time_s < 0.005
+    assert len({round(float(steps["deepseek-v3", name].network_s), 12) for name in NL72}) == 1
+    assert len({round(float(steps["llama-3.3-70b", name].network_s), 12) for name in names}) == 1
 
 
 def test_what_trays_are_worth_where_forwarding_is_free():
     """58 layers, dispatch and combine, one switch of 115 ns fewer on NL72x2; none on NL32x2, which has no boards."""
     for small, large, switches in ((NL72[0], NL72[3], 1), (RACK, "trn3-nl32x2-ualink", 0)):
-        free = [switch_tray.free_to_forward(name) for name in (small, large)]
+        free = [switch_tray.with_hop(name, 0.0) for name in (small, large)]
         table = placements.exchanges("deepseek-v3", free, [8])
         step_s = table[table.experts_over == "rack"].step_s.to_numpy()
         assert step_s[0] - step_s[1] == pytest.approx(58 * 2 * switches * 0.115 * US, abs=1e-12)
@@ -84,10 +119,12 @@ def test_one_tray_lost():
 
 
 def test_every_case_is_counted_once():
-    judged = pd.DataFrame({"verdict": ["agrees"] * 2 + ["earlier"] * 3 + ["later"] * 4 + ["no rate"] * 5})
-    words = switch_tray.tally(judged)
-    assert words.startswith("14 cases: 9 decided (agrees 2, earlier 3, later 4), 5 undecidable")
-    assert "undecidable" not in switch_tray.tally(judged[judged.verdict != "no rate"])
+    verdicts = ["agrees"] * 2 + ["earlier"] * 3 + ["later"] * 4 + ["no rate"] * 5
+    judged = pd.DataFrame({"software": ["ideal"] * 6 + ["default"] * 8, "verdict": verdicts})
+    table = switch_tray.counts(judged).set_index("software")
+    assert table.loc["all"].tolist() == [2, 3, 4, 5, 14]
+    assert table.cases.tolist() == [6, 8, 14]
+    assert list(table.index) == ["ideal, exchanges hidden", "public", "all"]
 
 
 def test_every_printed_path_agrees():
@@ -101,14 +138,57 @@ def test_every_printed_path_agrees():
 
 def test_a_rank_that_is_a_chip_is_announced():
     """deep dive L62: LNC 8 by mid-2026; sdk-lnc L14: only 1 and 2 are supported."""
-    words = switch_tray.describe_rank(RACK)
-    assert "LNC 8" in words
-    assert "announced" in words
+    chip = tm.chip("trainium3")
+    assert chip.cores in chip.lnc_announced
+    assert chip.cores not in chip.lnc_choices
 
 
-def test_hops_are_shares():
-    hops = switch_tray.hops(["trn3-nl32x2-pcie160", "trn2.48xlarge"])
-    assert hops.groupby("system").share.sum().tolist() == pytest.approx([1, 1])
+def test_growth_by_experts_meets_kimi():
+    """Kimi-K2 is DeepSeek-V3 with more experts, 384, two more expert layers and half the heads."""
+    kimi = tm.model("kimi-k2-instruct")
+    grown = synthetic.synthetic(kimi.total_params, "experts")
+    assert kimi.outline().experts == 384
+    assert grown.outline().experts == pytest.approx(384, rel=0.03)
+    assert grown.outline().top_k == kimi.outline().top_k
+
+
+def test_memory_of_both_domains_as_printed():
+    printed = tm.facts().query(
+        "entity in @domain_sizes.PAIR and quantity == 'hbm_bytes' and unit_printed == 'GiB' and source == 'trn3-arch'"
+    )
+    assert len(printed) == 2
+    assert set(printed.value_si) == {tm.system(name).hbm_bytes for name in domain_sizes.PAIR}
+
+
+def test_paths_stand_side_by_side():
+    table = switch_tray.side_by_side(switch_tray.paths([RACK, NL72[0]]))
+    assert list(table) == ["part", "NL32x2_counted", "NL32x2_printed", "NL72x2_counted", "NL72x2_printed"]
+    assert table.NL72x2_counted.tolist() == [1, 3, 4, 3]
+    assert table.NL32x2_printed.tolist() == ["1", "2", "3", "2"]
+
+
+def parts(drawing):
+    """Return the frames of a drawing, each a list of tags with their text; the SVG is well-formed."""
+    tree = ET.fromstring(re.search(r"<svg.*</svg>", drawing._repr_html_(), re.DOTALL)[0])
+    return [[(mark.tag, mark.text, mark.get("class", "")) for mark in group] for group in tree if group.tag == "g"]
+
+
+def test_the_drawing_of_lanes_has_a_line_for_each_port():
+    """64 + 64 + 16 lanes in ports of eight, 16 more redundant; AWS prints 32 + 40 + 16 and none (trn3-arch L94-124)."""
+    for frame, ports in zip(parts(switch_tray.lanes([NL72[0], AWS])), (8 + 8 + 2 + 2, 4 + 5 + 2), strict=True):
+        assert sum(tag == "line" for tag, *_ in frame) == ports
+        assert any(text == "16 lanes to the other rack, 128 GB/s" for _, text, _ in frame)
+
+
+@pytest.mark.parametrize(("trays", "planes"), [(NL72, [4, 2, 1]), (switch_tray.trays(RACK), [2, 1])])
+def test_the_drawing_of_planes_has_every_chip_and_the_path(trays, planes):
+    chips = tm.system(trays[0]).domain_chips // 2
+    for frame, count in zip(parts(switch_tray.planes(trays)), planes, strict=True):
+        assert sum(tag == "rect" for tag, *_ in frame) == chips + count
+        said = [text for _, text, _ in frame if text and "on the way" in text]
+        switches = 2 if count > 1 and chips == 72 else 1
+        assert said[0].startswith(f"{switches} switch")
+        assert said[0].endswith("1 chip forwards" if count > 1 else "no chip forwards")
 
 
 def test_contradictions_carry_their_arithmetic():
