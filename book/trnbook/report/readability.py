@@ -18,7 +18,7 @@ MOST_NUMBERS, MOST_LETTERS, LEAST_APART = 2, 90, 20.0  # in a sentence, in a sub
 MODELS = frozenset(
     """decode_step prefill plan serve disaggregate memory_fit train_step train_run train_runs token_cost tco energy
     collective validate validation sensitivity goodput software_gap training_gap kernel expert_exchange roofline clos
-    sweep compare decode fit table""".split()
+    sweep compare decode fit""".split()
 )
 BANNED = (
     *("so many", "so often", "what of", "the text", "the door", "the stroke", "out of reach", "within the band"),
