@@ -186,7 +186,7 @@ charts.table(common.notation(tables.SYMBOLS, "from"), caption="What this chapter
 # tokens per chip and fewer per user. Prompts run on the same chips and stall the steps, so that a chip makes less of whole requests. Each
 # point above is the best mapping, batch and documented software option at which every user still gets the promised speed, and
 # chips that a mapping leaves idle are paid. Compare at equal promises; batches are whole, so neighbours may differ by a few percent
-# for that alone. How the time of one step comes about: [How long does a step take?](decode-step.ipynb)
+# for that alone. How the time of one step comes about: [How long does a decode step take?](decode-step.ipynb)
 #
 # **By hand.** A step of 20 ms for 16 users on the 16 chips of a Trn2 instance is 50 tokens a second for a user and as many for a
 # chip, of decoding alone.
