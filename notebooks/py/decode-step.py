@@ -220,7 +220,7 @@ charts.scatter(
     y="predicted_s",
     color="chip",
     label="case",
-    caption="Steps that the fit has not seen lie along the line",
+    caption="Steps outside of the fit lie along the line",
     under="Dense models on Neuron; each page was left out of the fit that predicts it",
 ).properties(height=250)
 
@@ -357,7 +357,7 @@ assert abs((linear_s + attention_s) / float(whole.compute_s) - 1) < 0.005
 
 # %% tags=["hide-input"]
 charts.table(
-    tables.notation(asked),
+    tables.symbols_of(asked),
     caption="Symbols of this chapter, with the values of the step at the top",
     download="notation",
 )

@@ -32,7 +32,7 @@ from trnbook.shared import case, ledger
 m, context = tm.model(model), input_tokens + output_tokens / 2
 guard.generates(model=m), guard.reaches(128, model=m), guard.spans(input_tokens + output_tokens, model=m)
 guard.within(1, 1e9, input_tokens=input_tokens, output_tokens=output_tokens, batch=batch)
-everyone = model_needs.beside(m)
+everyone = model_needs.models_compared(m)
 
 
 # %% tags=["hide-input"]

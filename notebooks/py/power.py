@@ -517,7 +517,7 @@ Markdown(
         + "; ".join(f"{one.claims}, with {one.chip_w_low:,.0f} to {one.chip_w_high:,.0f} W" for one in met.itertuples())
         + ". "
         if len(met)
-        else "None of the largest sets of this reading meets the TDP. "
+        else "No largest set of this reading meets the TDP. "
     )
     + "A set that does not meet the TDP may be true of something else: of whole racks with their hosts, of the mean watts and not of the most, of a smaller format, or of software that got better."
 )

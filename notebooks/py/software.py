@@ -262,7 +262,7 @@ def ties_of(one):
         y="share_of_ideal",
         color="system",
         dash="software",
-        caption=f"{one.id}: {spec.chip.name} ties with rivals at {least:.2g} to {most:.2g} of its ideal",
+        caption=f"{one.id}: a tie takes {least:.2g} to {most:.2g} of the ideal",
         under=f"rivals at {slow:g} tokens/s a user, each rival on each software; yield over the ideal one of {called[system]}: above 1 no "
         f"software ties; band: what it reaches hand-tuned, with the promise kept; a line ends below {tables.SHOWN:.0%}",
     )

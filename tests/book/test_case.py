@@ -2,6 +2,7 @@
 
 import json
 import re
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ def outputs(chapter):
     html = ["".join(out["data"].get("text/html", "")) for c in cells for out in c.get("outputs", []) if "data" in out]
     (strip,) = [text for text in html if "The running case so far" in text]
     rows = re.findall(r"<tr>(.*?)</tr>", strip, re.S)[1:]
-    return {first: rest for first, *rest in (re.findall(r"<td[^>]*>(.*?)</td>", row, re.S) for row in rows)}
+    return {unescape(first): rest for first, *rest in (re.findall(r"<td[^>]*>(.*?)</td>", row, re.S) for row in rows)}
 
 
 @pytest.mark.parametrize("model", case.PROMISES)

@@ -51,7 +51,7 @@ def test_large_multiplications_of_the_a100(ideal):
 
 def test_the_stack_of_gpus_against_models_and_chips_that_its_fit_has_not_seen():
     errors = study.shipped()
-    assert len(errors) == 235
+    assert len(errors) == 248
     assert (errors.model.nunique(), errors["where"].nunique()) == (17, 7)
     ideal, fitted, model, chip = (
         errors[name].abs().median() for name in ("ideal_error", "error", "model_left_out_error", "chip_left_out_error")

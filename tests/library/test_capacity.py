@@ -243,7 +243,7 @@ def test_bands_of_counts_are_ranges_of_the_draws():
     low, high = np.percentile(whole[np.isfinite(whole)], [5, 95], method="closest_observation")
     ends = held.ends("instances")
     assert ends[0] <= held.instances <= ends[1]
-    assert ends == pytest.approx((min(low, held.instances), max(high, held.instances)), abs=1.01, rel=0.01)
+    assert ends == pytest.approx((min(low, held.instances), max(high, held.instances)), abs=1.01, rel=0.02)
     limited = sized(chips=160).capacity
     assert limited.ends("instances") == (10.0, 10.0)
     assert limited.ends("tokens_per_s")[0] < limited.tokens_per_s < limited.ends("tokens_per_s")[1]

@@ -12,7 +12,7 @@ from trnmodel.evidence import grounds, questions
 from trnmodel.evidence.cells import UnreadableRowError
 from trnmodel.evidence.grounds import banded
 from trnmodel.evidence.questions import alike, grouped, predict, predicted, together
-from trnmodel.evidence.readings import reading, stack_of
+from trnmodel.evidence.readings import reading
 from trnmodel.evidence.rows import COMPARATORS, LATER, MEASURED, read_rows
 
 ROW = {"instance": "trn2.48xlarge", "workload": "llama-3.1-70b", "metric": "tpot", "unit": "ms", "value": 10}
@@ -62,7 +62,7 @@ def test_an_interval_is_that_of_each_end_asked_by_itself(readings):
         if grounds.is_rate(r.meaning) and basis.tails is not None:
             basis = basis._replace(tails=basis.tails[::-1])
         forced = basis._replace(word="extrapolated")
-        below, above = spread(forced, stack_of(r), lambda e, r=r: np.asarray(predict(r, lambda _: e)))
+        below, above = spread(forced, grounds._open_stack(r), lambda e, r=r: np.asarray(predict(r, lambda _: e)))
         assert (one.low, one.high) == pytest.approx((one.value * np.exp(-below), one.value * np.exp(above)), rel=1e-9)
 
 

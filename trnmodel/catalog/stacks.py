@@ -369,7 +369,7 @@ def fitted_resources(e: Efficiencies, chip: Chip, part: Part) -> tuple[str, ...]
     --------
     >>> import trnmodel as tm
     >>> fitted_resources(tm.efficiencies("trainium2", "hand-tuned"), tm.chip("trainium2"), "decode")
-    ('memory', 'overhead')
+    ('compute', 'memory', 'overhead')
     >>> fitted_resources(tm.efficiencies("trainium2"), tm.chip("trainium2"), "decode")
     ('compute', 'memory', 'network', 'overhead')
     >>> fitted_resources(tm.efficiencies("trainium3"), tm.chip("trainium3"), "decode")

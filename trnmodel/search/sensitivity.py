@@ -71,7 +71,7 @@ def spans(inputs: Mapping[str, Any], distributions: Mapping[str, str] | None = N
     >>> spans({"chips": (1000, 4000)})["chips"]
     Uncertain(low=1000.0, value=2500.0, high=4000.0, distribution='triangular')
     >>> sorted(spans({"fleet": tm.fleet()}))[:2]
-    ['fleet.checkpoint_bytes_per_param', 'fleet.checkpoint_bytes_per_s']
+    ['fleet.cable_failures_per_s', 'fleet.checkpoint_bytes_per_param']
     """
     known = dict[str, Uncertain]()
     distributions = {} if distributions is None else distributions

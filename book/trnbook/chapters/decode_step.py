@@ -29,7 +29,7 @@ PARTS = ("weights", "cache", "compute", "exchanges", "layers")
 MEASURED = load.DATA / "evidence" / "residuals_pages.csv"
 
 
-class Asked(NamedTuple):
+class StepAt(NamedTuple):
     """What the parameters of the chapter ask: the deployment, and the arguments of `tm.decode_step`."""
 
     deployment: Deployment
@@ -49,7 +49,7 @@ def check(
     batch: int,
     input_tokens: int,
     output_tokens: int,
-) -> Asked:
+) -> StepAt:
     """Check each parameter of the chapter, and return them as the arguments of `tm.decode_step`.
 
     The step is the middle one of the answer: its cache holds the prompt and half of what is generated. `guard.fits`
@@ -72,7 +72,7 @@ def check(
     used = efficiencies(spec.chip, KINDS.get(stack, stack))
     at = Deployment(model=m, system=spec.id, mapping=tm.Mapping(tp=tp, ep=ep), precision=precision, stack=used)
     sizes = {"batch": batch, "context": float(request.mean_context), "max_context": float(request.longest_context)}
-    return Asked(at, at.mapping, sizes, {"precision": precision, "efficiencies": used})
+    return StepAt(at, at.mapping, sizes, {"precision": precision, "efficiencies": used})
 
 
 def headline(step: Step, ideal: Step) -> Markdown:
@@ -187,7 +187,7 @@ def wrong() -> pd.DataFrame:
     """
     rows = evidence.accuracy().set_index(["split", "group"])
     table = rows.loc[evidence.SOURCE].loc[["dense decode", "MoE and hybrid decode"]]
-    beside = rows.loc[evidence.LEFT_OUT].loc[table.index]
+    left_out = rows.loc[evidence.LEFT_OUT].loc[table.index]
     return pd.DataFrame(
         {
             "what": ["dense models", "mixtures and hybrids"],
@@ -195,8 +195,8 @@ def wrong() -> pd.DataFrame:
             "pages": table.pages.to_numpy(),
             "median_error": table.median_error.to_numpy(),
             "p90_error": table.p90_error.to_numpy(),
-            "model_left_out_error": beside.median_error.to_numpy(),
-            "regression_error": beside.naive_median.to_numpy(),
+            "model_left_out_error": left_out.median_error.to_numpy(),
+            "regression_error": left_out.naive_median.to_numpy(),
         }
     )
 
@@ -242,9 +242,9 @@ def efficiency_table(e: Efficiencies) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def notation(asked: Asked) -> pd.DataFrame:
+def symbols_of(found: StepAt) -> pd.DataFrame:
     """Return the chapter's symbols per rank, with their values in the step that was asked for."""
-    d, sizes = asked.deployment, asked.sizes
+    d, sizes = found.deployment, found.sizes
     at, chosen, dtypes = site(d.system, d.mapping.lnc), read_model(d.model), load.precision(d.precision)
     weights, cache = chosen.weight_bytes_read(1, dtypes), chosen.kv_bytes(1, dtypes.kv)
     rows: list[tuple[str, str, str, Any, str, str]] = [

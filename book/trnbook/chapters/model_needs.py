@@ -15,19 +15,19 @@ from trnmodel.models.describe import attention_kind as attention_kind
 from trnmodel.models.operators import Operator
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
+from trnmodel.units import GB
 
 KINDS = ("codellama-13b", "llama-3.3-70b", "deepseek-v3", "gpt-oss-120b", "nemotron-h-56b")  # of attention, one each
 SHARED, EXPERTS, CACHE = "shared weights", "routed experts", "caches"
-GB = 1e9  # as drawings count bytes, which rates move
 COLUMNS, CELL, TOP, MOST = 16, 15.0, 84.0, 64  # of the drawn experts; and the most sequences drawn
 
 
-def beside(model: Transformer, others: Iterable[str] = KINDS) -> list[str | Transformer]:
+def models_compared(model: Transformer, others: Iterable[str] = KINDS) -> list[str | Transformer]:
     """Return some models and the chapter's, which stands in the place of the one whose id it has.
 
     Examples
     --------
-    >>> beside(read_model("llama-3.1-8b"), ["deepseek-v3"])[0]
+    >>> models_compared(read_model("llama-3.1-8b"), ["deepseek-v3"])[0]
     'deepseek-v3'
     """
     return list(dict.fromkeys(model if name == model.id else name for name in [*others, model.id]))

@@ -80,7 +80,6 @@ def build_book(out_dir: str | Path = "build", *, pdf: bool = False, progress: bo
         (built / MARK).write_text(_mark(outcomes, built))
         if progress and (sizes := page_sizes(built)):
             print(sizes, file=sys.stderr)  # noqa: T201 - as a progress bar is printed
-        if progress:
             print(readability.table(outcome.path for outcome in outcomes), file=sys.stderr)  # noqa: T201 - as above
         return swap(built, there) / "index.html"
 

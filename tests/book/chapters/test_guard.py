@@ -107,7 +107,7 @@ def test_every_chapter_asks_the_guard_first_and_answers_for_its_defaults(slug):
         (
             "serving",
             {"input_tokens": 100_000},
-            "context = 100512: does not fit: 68.9 of 24 GiB per rank; no tp and ep hold it there",
+            "context = 100512: does not fit: 68.3 of 24 GiB per rank; no tp and ep hold it there",
         ),
         (
             "decode-step",

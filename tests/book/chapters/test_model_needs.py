@@ -155,8 +155,8 @@ def test_counting_the_whole_square_is_more_work():
 
 def test_a_model_stands_once_among_the_others():
     own = model("llama-3.1-8b")
-    assert model_needs.beside(own)[-1] is own
-    mixed = model_needs.beside(model("deepseek-v3"))
+    assert model_needs.models_compared(own)[-1] is own
+    mixed = model_needs.models_compared(model("deepseek-v3"))
     assert len(mixed) == len(model_needs.KINDS)
     assert mixed[2] is model("deepseek-v3")
 

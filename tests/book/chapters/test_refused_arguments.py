@@ -9,7 +9,6 @@ import trnmodel as tm
 from trnbook.chapters import (
     chip_roofline,
     common,
-    memory,
     memory_fit,
     neuroncore,
     rack,
@@ -54,10 +53,7 @@ CALLS = [
     (neuroncore.by_side, {"chip": "trainium2", "dtypes": ["bf16"], "side": [1024.0]}),
     (neuroncore.by_rows, {"chip": "trainium2", "m": [1590], "n": 8960, "k": 1536, "dtype": "bf16"}),
     (neuroncore.cores, {"chip": "trainium2", "side": 8192.0, "dtype": "bf16"}),
-    (memory.dma_rows, {"chip": "trainium2"}),
-    (memory.strided, {"chip": "trainium2", "widths": [512.0]}),
     (common.logical_cores, {"chips": ["trainium2"]}),
-    (memory.decode_levels, {"chip": "trainium2", "weight_bytes": 16e9}),
     (compare.capacities, {"names": [RACK]}),
     (torus_or_switch.all_to_all, {"names": [RACK], "message_bytes": [1024.0]}),
     (rack.fabrics, {"systems": [RACK]}),

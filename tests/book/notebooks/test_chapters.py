@@ -37,7 +37,6 @@ def test_template(text):
     assert headings[0].endswith("?"), "the title is a question"
     (given,) = [cell.source for cell in text.cells if "parameters" in cell.metadata.get("tags", [])]
     assert len(given.splitlines()) > 1, "IPython takes a single line such as `system: ...` for its magic of that name"
-    assert "Notation" in headings
     assert any(heading.startswith("Check") for heading in headings)
     assert "{admonition} Takeaway" in prose
     assert "Problems" in headings
