@@ -249,7 +249,7 @@ if len(built):
         download="redundant-lanes",
     )
 else:
-    view = Markdown("None of these systems has redundant lanes that could end elsewhere.")
+    view = Markdown("No system here has redundant lanes that could end elsewhere.")
 view
 
 # %% tags=["hide-input"]
