@@ -126,17 +126,23 @@ def read_number(name: str, typed: str, *, of_bytes: bool = False) -> float:
     return value
 
 
+_NOUN = re.compile(r"(.*?)( (?:of|per|a) .*)?", re.DOTALL)
+
+
 def counted(number: float, thing: str) -> str:
-    """Print how many there are of a thing.
+    """Print how many there are of a thing, whose noun may have words before it, and "of", "per" or "a" after it.
 
     Examples
     --------
     >>> counted(1, "rank"), counted(16, "rank"), counted(0.5, "token per chip"), counted(2048.0, "token per chip")
     ('1 rank', '16 ranks', '0.5 tokens per chip', '2,048 tokens per chip')
+    >>> counted(4, "HBM stack"), counted(2, "board switch"), counted(3, "stack of software")
+    ('4 HBM stacks', '2 board switches', '3 stacks of software')
     """
-    first, _, rest = thing.partition(" ")
+    noun, rest = _NOUN.fullmatch(thing).groups("")  # type: ignore[union-attr]  # any text matches
     shown = f"{number:,.0f}" if number == round(number) else f"{number:g}"
-    return f"{shown} {first}{'' if number == 1 else 's'} {rest}".strip()
+    plural = "" if number == 1 else "es" if noun.endswith("ch") else "s"
+    return f"{shown} {noun}{plural}{rest}"
 
 
 _PER = {"Mtoken": "million tokens", "h": "hour", "B": "byte"}

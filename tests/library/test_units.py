@@ -212,6 +212,8 @@ def test_digits():
 
 def test_how_many():
     found = {(0, "rank"): "0 ranks", (1.5, "rank of 4"): "1.5 ranks of 4", (1e6, "chip"): "1,000,000 chips"}
+    found |= {(4, "HBM stack"): "4 HBM stacks", (1, "HBM stack"): "1 HBM stack", (8, "micro-batch"): "8 micro-batches"}
+    found |= {(2.5, "module a chip"): "2.5 modules a chip", (0, "board switch"): "0 board switches"}
     assert {ask: units.counted(*ask) for ask in found} == found
 
 

@@ -382,7 +382,7 @@ def degrees(row: Mapping_[str, Any]) -> str:
 def in_words(step: TrainStep) -> str:
     """Degrees above 1, batch, policies of a step."""
     cut = degrees({name: float(getattr(step, name)) for name in DEGREES})
-    many = f"{step.microbatches:,.0f} micro-batch{'es' if step.microbatches > 1 else ''} of {step.micro_batch:,.0f}"
+    many = f"{counted(float(step.microbatches), 'micro-batch')} of {step.micro_batch:,.0f}"
     woven = f", {float(step.interleave):.0f} parts per stage" if step.interleave > 1 else ""
     whole = "" if step.sequence_parallel or step.tp == 1 else ", no SP"
     return f"{cut}, {many}{woven}, ZeRO {step.zero}, {AGAIN[step.recompute]}{whole}"

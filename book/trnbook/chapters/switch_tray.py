@@ -20,7 +20,7 @@ from trnmodel.models import synthetic
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.result import tidy
-from trnmodel.units import GB
+from trnmodel.units import GB, counted
 
 if TYPE_CHECKING:
     from trnmodel.fabric.graph import Topology
@@ -282,5 +282,5 @@ def _message(
     forwards, switches = sum(name in at for name in path) - 2, sum(name not in at for name in path)
     x, y = at[start]
     marks += [svg.text(x - 14, y - 16, "from", bold=True), svg.text(at[end][0], at[end][1] + 26, "to", bold=True)]
-    said = f"{switches} switch{'es' if switches > 1 else ''} on the way, {forwards or 'no'} chip forwards"
+    said = f"{counted(switches, 'switch')} on the way, {forwards or 'no'} chip forwards"
     return [*marks, svg.text(390, 178 + 34 * len(letters), said, bold=True)]

@@ -6,11 +6,11 @@ that a drawing of another chip is a drawing of that chip.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from trnbook.drawings.amounts import name_of
 from trnbook.drawings.svg import Accent, Drawing, arrow, circle, line, rect, text
 from trnmodel.arguments import integers, refuse
 from trnmodel.catalog import load
@@ -26,11 +26,6 @@ from trnmodel.units import GB, MS, counted, format_digits, format_quantity
 TITLE, LABEL = 16.0, 15.0
 PITCH = 1.1  # from one box of a grid to the next, in sides of a box
 bold, label = partial(text, size=TITLE, bold=True), partial(text, size=LABEL)
-
-
-def _id(*names: str) -> str:
-    """Return a name for a drawing's controls, which may hold letters, digits and hyphens."""
-    return "-".join(re.sub(r"\W+", "-", name) for name in names)
 
 
 def _with_core(chip: str | Chip) -> tuple[Chip, Core]:
@@ -110,7 +105,7 @@ def neuroncore(chip: str | Chip = "trainium3") -> Drawing:
     for y, (name, rate) in zip((254, 312, 376), engines, strict=True):
         marks += [rect(556, y, 180, 52), *_column(646, y + 21, [name, rate])]
     return Drawing(
-        _id("neuroncore", it.id),
+        name_of("neuroncore", it.id),
         "Data reach the engines of a NeuronCore only through SBUF",
         446,
         marks,
@@ -232,7 +227,7 @@ def product_by_tile(chip: str | Chip = "trainium3", dtype: str = "bf16") -> Draw
         ],
     }
     return Drawing(
-        _id("tiles", it.id, dtype),
+        name_of("tiles", it.id, dtype),
         "The Tensor engine adds K tiles up inside PSUM",
         out + height + 12,
         marks,
@@ -311,7 +306,7 @@ def ways_to_hbm(chip: str | Chip = "trainium3") -> Drawing:
         bold(380, top + whole + 30, f"One core at work: DMA engines limit it to {_printed(dma, 'B/s')}."),
     ]
     return Drawing(
-        _id("hbm", it.id),
+        name_of("hbm", it.id),
         f"{limit} {it.name} before its {other}",
         top + whole + 44,
         marks,
@@ -421,7 +416,7 @@ def memory_of_a_chip(chip: str | Chip = "trainium3") -> Drawing:
     choices = {f"LNC {lnc}": banks.frame(lnc) for lnc in it.lnc_choices}
     choices |= {f"LNC {lnc} (announced)": banks.frame(lnc) for lnc in it.lnc_announced}
     return Drawing(
-        _id("memory", it.id),
+        name_of("memory", it.id),
         "The logical core decides where a rank's memory ends",
         362,
         marks,
@@ -500,7 +495,7 @@ def roofline_idea(chip: str | Chip = "trainium3", dtype: str = "bf16") -> Drawin
         label(right, floor + 42, "FLOP per byte (log)", anchor="end"),
     ]
     return Drawing(
-        _id("roofline", it.id, dtype),
+        name_of("roofline", it.id, dtype),
         "Below the ridge, bytes limit; above it, compute does",
         floor + 54,
         marks,
@@ -582,7 +577,7 @@ def decode_step_idea(
         ]
 
     return Drawing(
-        _id("reads", it.id, where.id, f"{context:.0f}"),
+        name_of("reads", it.id, where.id, f"{context:.0f}"),
         "Sequences of a batch share weights, but not caches",
         top + tall + 68,
         [

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from trnbook.drawings import svg
-from trnbook.drawings.racks import TorusLayout, bent, counted, ordered, plane_noun, slug, torus_layout, torus_net
+from trnbook.drawings.amounts import name_of
+from trnbook.drawings.racks import TorusLayout, bent, ordered, plane_noun, torus_layout, torus_net
 from trnbook.drawings.svg import WIDTH, Accent, Drawing
 from trnmodel.arguments import integer, refuse
 from trnmodel.catalog.systems import System
@@ -21,7 +22,7 @@ from trnmodel.fabric.graph import Topology, topology
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.steps.mapping import Mapping
-from trnmodel.units import GB
+from trnmodel.units import GB, counted
 
 Held = list[list[frozenset[int]]]  # whose contributions are in each chunk of each rank
 ACCENTS: tuple[Accent, ...] = ("a", "b", "c", "d", "e")
@@ -150,7 +151,7 @@ def ring_all_reduce(ranks: int = 4) -> Drawing:
         drawn.append(svg.text(WIDTH / 2, bottom + 74, said, size=17))
         frames[f"Step {number}" if sends else "Result"] = drawn
     return Drawing(
-        slug("ring", n),
+        name_of("ring", n),
         f"A ring of {n} needs {len(steps)} steps of single chunks",
         height,
         marks,
@@ -216,7 +217,7 @@ def tree_all_reduce(ranks: int = 8) -> Drawing:
         drawn.append(svg.text(WIDTH / 2, bottom + 60, said, size=17))
         frames[name] = drawn
     return Drawing(
-        slug("tree", n),
+        name_of("tree", n),
         f"A tree of {n} needs {len(steps)} steps of whole buffers",
         bottom + 76,
         marks,
@@ -341,7 +342,7 @@ def all_to_all(system: str | System = "trn2.48xlarge", switched: str | System = 
     frames["All messages"] = everyone
     alike = len(panel.chips) == len(net.chips)
     return Drawing(
-        slug("all-to-all", net.system.id, rack.system.id),
+        name_of("all-to-all", net.system.id, rack.system.id),
         f"A torus puts {loads[0][0]:.2g} messages on a link, switches {loads[1][0]:.2g}"
         if alike
         else "Messages pass through neighbours on a torus, directly on switches",
@@ -496,7 +497,7 @@ def mapping(
     claim = f"{ends[0]} groups lie close together, {ends[-1]} groups far apart"
     degrees = ", ".join(frames)
     return Drawing(
-        slug("mapping", read.id, net.system.id, *frames),
+        name_of("mapping", read.id, net.system.id, *frames),
         claim if len(ends) > 1 else f"{' '.join(ends) or 'One rank'} fills {counted(len(picture.boxes), 'chip')}",
         picture.height,
         picture.marks(),

@@ -8,12 +8,12 @@ chip to another, and `layers_of_network` the Clos network that joins racks. All 
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from trnbook.drawings import svg
+from trnbook.drawings.amounts import name_of
 from trnbook.drawings.svg import WIDTH, Accent, Drawing
 from trnmodel.arguments import refuse
 from trnmodel.catalog.systems import System
@@ -21,33 +21,11 @@ from trnmodel.fabric import scaleout
 from trnmodel.fabric.build import chip_name, plane_of
 from trnmodel.fabric.graph import Topology, topology
 from trnmodel.formulas.clos import Clos, clos
-from trnmodel.units import GB
+from trnmodel.units import GB, counted
 
 Point = tuple[float, float]
 MOST_CHIPS = 64  # of a torus that is drawn chip by chip
 MOST_PLANES = 4  # of a torus of three dimensions, side by side
-
-
-def slug(*names: object) -> str:
-    """Return a name for a drawing that HTML and CSS accept.
-
-    Examples
-    --------
-    >>> slug("torus", "trn2.48xlarge")
-    'torus-trn2-48xlarge'
-    """
-    return re.sub("[^a-z0-9]+", "-", "-".join(map(str, names)).lower())
-
-
-def counted(number: float, noun: str) -> str:
-    """Return a number with its noun, in the plural where it is not one.
-
-    Examples
-    --------
-    >>> counted(1, "switch"), counted(18, "switch"), counted(4, "chip")
-    ('1 switch', '18 switches', '4 chips')
-    """
-    return f"{number:,g} {noun}" if number == 1 else f"{number:,.0f} {noun}{'es' if noun[-2:] == 'ch' else 's'}"
 
 
 def bent(points: Sequence[Point], radius: float = 6) -> str:
@@ -205,7 +183,7 @@ def torus(system: str | System = "trn2.48xlarge") -> Drawing:
     each = sorted({net.graph.degree(chip) for chip in chips})
     size = "×".join(map(str, shape))
     return Drawing(
-        slug("torus", net.system.id),
+        name_of("torus", net.system.id),
         f"At the corner, too, every chip has {each[-1]} neighbours",
         height,
         marks,
@@ -350,11 +328,11 @@ def rack_front(system: str | System = "trn3-nl72x2-pcie160") -> Drawing:
     if racks > 1:
         marks += _between_racks(net, left + width, gap, top + 0.25 * total * row)
     marks += _legend(net, trays, height - 10)
-    words = ", ".join(f"{sum(n for k, n in trays if k == kind)} {_NAMES[kind]}s" for kind in dict(trays))
+    words = ", ".join(counted(sum(n for k, n in trays if k == kind), _NAMES[kind]) for kind in dict(trays))
     chips = len(net.chips) / racks
     switched = spec.switch_trays_per_rack > 0
     return Drawing(
-        slug("rack", spec.id),
+        name_of("rack", spec.id),
         "Switch trays stand in the middle, where cables are shortest"
         if switched
         else f"The {counted(chips, 'chip')} of a rack stand in {sum(n for k, n in trays if k == 'compute')} trays",
@@ -511,7 +489,7 @@ def _torus_paths(net: Topology) -> Drawing:
             frames[name] = marks
     marks = layout.links() + ([] if flat else _plane_names(layout)) + [layout.chip(chip) for chip in chips]
     return Drawing(
-        slug("paths", spec.id),
+        name_of("paths", spec.id),
         f"The farthest chips of the torus are {net.diameter:g} hops apart",
         height,
         marks,
@@ -647,7 +625,7 @@ def _switched_paths(net: Topology) -> Drawing:
         steps += [layout.box(node, accent="a" if node in (start, end) else "b") for node in way]
         frames[name] = [*steps, svg.text(WIDTH / 2, height - 14, _passed(net, way), size=18)]
     return Drawing(
-        slug("paths", spec.id),
+        name_of("paths", spec.id),
         f"The farthest chips are {net.diameter:g} links apart",
         height,
         marks + boxes,
@@ -709,7 +687,7 @@ def layers_of_network(
     picture = _ClosPicture(net, names)
     ports = f"{scaleout.giga(float(net.port_bits_per_s))} ports"
     return Drawing(
-        slug("clos", topology(system).system.id, layers, scaleout.tera(capacity), ports),
+        name_of("clos", topology(system).system.id, layers, scaleout.tera(capacity), ports),
         f"{layers} layers of switches join {net.max_chips:,.0f} chips",
         picture.height,
         picture.marks(),
