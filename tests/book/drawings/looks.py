@@ -37,6 +37,11 @@ def svg(drawing):
     return ET.fromstring(re.search(r"<svg.*</svg>", drawing._repr_html_(), re.DOTALL)[0])
 
 
+def parsed(marks):
+    """Return marks as drawn, parsed."""
+    return ET.fromstring(f"<svg>{''.join(marks)}</svg>")
+
+
 def frames(drawing):
     """Return, by the label of each frame, the marks that stand in it; a still drawing has one frame without a label."""
     tree = svg(drawing)
@@ -61,15 +66,15 @@ def number(mark, name):
 
 
 def size(mark):
-    return float(mark.get("font-size", 13))
+    return float(mark.get("font-size", 0))
 
 
 def area(text):
-    """Return where a text stands, from the height of a capital to what hangs below the baseline."""
+    """Return where a text stands, from the tops of its high letters to what hangs below the baseline."""
     width = LETTER * size(text) * len(text.text)
     x, y = number(text, "x"), number(text, "y")
     left = x - {"start": 0, "middle": 0.5, "end": 1}[text.get("text-anchor", "start")] * width
-    return Area(left, y - 0.72 * size(text), left + width, y + 0.2 * size(text))
+    return Area(left, y - 0.8 * size(text), left + width, y + 0.2 * size(text))
 
 
 def box(mark):
@@ -78,6 +83,11 @@ def box(mark):
         return Area(x - r, y - r, x + r, y + r)
     x, y = number(mark, "x"), number(mark, "y")
     return Area(x, y, x + number(mark, "width"), y + number(mark, "height"))
+
+
+def boxes(marks, look):
+    """Return where the boxes of a colour stand."""
+    return [box(mark) for mark in marks if mark.tag == "rect" and mark.get("class") == look]
 
 
 def crosses(mark, where):
@@ -100,7 +110,7 @@ def crosses(mark, where):
 def faults_of_frame(marks, height):
     """Return what is wrong among marks that stand together."""
     said = [mark for mark in marks if mark.tag == "text" and mark.text]
-    canvas = Area(0, 0, WIDTH, height)
+    canvas = Area(SLACK, SLACK, WIDTH - SLACK, height - SLACK)  # at whose edge nothing may be cut
     found = [f"{len(said)} labels, more than {MOST_LABELS}"] if len(said) > MOST_LABELS else []
     for text in said:
         if size(text) < LEAST_SIZE:
@@ -130,6 +140,8 @@ def faults(drawing) -> list[str]:
     except ET.ParseError as error:
         return [f"no well-formed XML: {error}"]
     found = []
+    if not svg(drawing).get("viewBox", "").startswith(f"0 0 {WIDTH} "):
+        found.append("the canvas is not as wide as it should be")
     if not 1 <= len(drawing.caption.split()) <= MOST_WORDS:
         found.append(f"the caption has {len(drawing.caption.split())} words")
     if not drawing.note.endswith("."):

@@ -2,9 +2,9 @@
 
 import re
 from itertools import pairwise
-from xml.etree import ElementTree as ET
 
 import pytest
+from looks import parsed, svg
 
 import trnmodel as tm
 from trnbook.drawings import flows
@@ -51,7 +51,7 @@ def rects(drawing, **where):
     """Boxes of a drawing, as numbers, whose attributes are those that are asked for."""
     found = [
         {name: float(one.get(name)) for name in ("x", "y", "width", "height")} | {"look": one.get("class")}
-        for one in ET.fromstring(f"<svg>{''.join(drawing.marks)}</svg>").iter("rect")
+        for one in parsed(drawing.marks).iter("rect")
     ]
     return [one for one in found if all(one[name] == value for name, value in where.items())]
 
@@ -64,7 +64,7 @@ def ends(drawing):
 @pytest.mark.parametrize(("kind", "name"), EVERY)
 def test_drawings_are_well_formed_and_texts_stay_apart_on_the_canvas(kind, name):
     drawing = draw(kind, name)
-    root = ET.fromstring(re.search(r"<svg.*</svg>", drawing._repr_html_(), re.DOTALL)[0])
+    root = svg(drawing)
     assert len(drawing.caption.split()) <= 10
     assert drawing.alt
     assert drawing.note.endswith(".")
@@ -121,7 +121,7 @@ def test_a_dollar_is_its_parts(system, owner):
 @pytest.mark.parametrize(("kind", "name"), DRAWINGS)
 def test_bands_are_as_wide_as_what_they_join(kind, name):
     drawing = draw(kind, name)
-    paths = ET.fromstring(f"<svg>{''.join(drawing.marks)}</svg>").iter("path")
+    paths = parsed(drawing.marks).iter("path")
     found = []
     for one in paths:
         start, *_ = (float(x) for x in re.findall(r"M[\d.]+,([\d.]+)", one.get("d")))

@@ -1,11 +1,10 @@
 """Time lines: lengths are in proportion to the results, parts add up, and other models and systems are drawn too."""
 
-import re
 from itertools import pairwise
-from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
+from looks import parsed, svg
 
 import trnmodel as tm
 from trnbook.drawings import timelines
@@ -54,13 +53,9 @@ def job(name):
     return tm.goodput(name, chips, model=model)
 
 
-def svg(marks):
-    return ET.fromstring(f"<svg>{''.join(marks)}</svg>")
-
-
 def boxes(marks, look=""):
     """Left edges, widths and tops of the boxes of a colour, as they are drawn."""
-    found = [rect for rect in svg(marks).iter("rect") if look in rect.get("class")]
+    found = [rect for rect in parsed(marks).iter("rect") if look in rect.get("class")]
     return [tuple(float(rect.get(name)) for name in ("x", "width", "y")) for rect in found]
 
 
@@ -71,12 +66,12 @@ def frame(drawing, number):
 @pytest.mark.parametrize("name", DRAWINGS)
 def test_drawings_are_well_formed_and_texts_stay_on_the_canvas(name):
     drawing = DRAWINGS[name]()
-    ET.fromstring(re.search(r"<svg.*</svg>", drawing._repr_html_(), re.DOTALL)[0])
+    svg(drawing)
     assert len(drawing.caption.split()) <= 10
     assert drawing.alt
     assert drawing.note.endswith(".")
     for marks in (drawing.frames or {"": []}).values():
-        texts = list(svg([*drawing.marks, *marks]).iter("text"))
+        texts = list(parsed([*drawing.marks, *marks]).iter("text"))
         assert len(texts) <= 31
         for one in texts:
             size, x = float(one.get("font-size")), float(one.get("x"))
@@ -167,7 +162,7 @@ def test_pipeline_keeps_the_order_of_a_micro_batch():
 def test_grid_shows_the_bubble():
     for number, share in ((0, 3 / 11), (1, 3 / 19)):
         marks = frame(timelines.pipeline_bubble(4, 8, 2), number)
-        rows = sum(float(rect.get("width")) for rect in svg(marks).iter("rect") if rect.get("class") == "box")
+        rows = sum(float(rect.get("width")) for rect in parsed(marks).iter("rect") if rect.get("class") == "box")
         work = sum(width for _, width, _ in boxes(marks, "box-"))
         assert 1 - work / rows == pytest.approx(share, abs=2e-3)
 
