@@ -132,7 +132,7 @@ def test_the_buttons_of_the_page_work(open_page, folder):
     page = visit(open_page(), f"{folder}/chapters/rack.html")
     page.evaluate("window.print = () => { window.printed = true; }")
     page.locator("[data-press=fullscreen]").first.click()
-    page.wait_for_function("document.fullscreenElement")
+    page.wait_for_function("() => document.fullscreenElement")
     page.evaluate("document.exitFullscreen()")
     page.locator("[data-press=print]").first.evaluate("button => button.click()")
     assert page.evaluate("window.printed")

@@ -4,6 +4,7 @@ import json
 import textwrap
 
 import pytest
+from playwright.sync_api import expect
 
 from trnbook import report
 from trnbook.report import chapter
@@ -85,7 +86,7 @@ def look(open_page):
         page.on("dialog", lambda dialog: dialogs.append(dialog.message) or dialog.dismiss())
         page.goto(path.resolve().as_uri())
         page.wait_for_load_state("networkidle")
-        page.wait_for_function("[...document.querySelectorAll('.trn-chart')].every(c => c.querySelector('svg.marks'))")
+        expect(page.locator(".trn-chart:not(:has(svg.marks))")).to_have_count(0, timeout=300_000)
         for mark in page.locator(".trn-chart svg.marks .role-mark path").all()[:12]:
             mark.hover(force=True)
         for link in page.locator("a[href^='javascript:']").all():
