@@ -4,7 +4,7 @@
   const MENU = 48; // over the right end of a title. [px]
   const NARROW = 500; // of a phone. [px]
   const SHORT = 190; // of the names beside an axis or in a legend there. [px]
-  const LIGHT = 0.45; // of a colour on a dark page, at least, of white
+  const LIGHT = 0.4; // of a colour on a dark page, at least, of white
   const actions = { export: true, source: false, compiled: false, editor: false };
   const options = { actions, mode: "vega-lite", renderer: "svg", ast: true }; // expressions are interpreted, never evaluated as code
   const ruler = document.createElement("canvas").getContext("2d");

@@ -5,7 +5,7 @@
 #     language: python
 #     name: python3
 #   trnmodel:
-#     order: 14
+#     order: 20
 #     part: Evidence
 # ---
 

@@ -5,7 +5,8 @@
 #     language: python
 #     name: python3
 #   trnmodel:
-#     order: 12
+#     order: 3
+#     part: Decide
 # ---
 
 # %% [markdown]

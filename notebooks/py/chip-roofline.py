@@ -5,8 +5,8 @@
 #     language: python
 #     name: python3
 #   trnmodel:
-#     order: 1
-#     part: Chip
+#     order: 5
+#     part: Understand
 # ---
 
 # %% [markdown]

@@ -5,8 +5,8 @@
 #     language: python
 #     name: python3
 #   trnmodel:
-#     order: 13.8
-#     part: Cost
+#     order: 2
+#     part: Decide
 # ---
 
 # %% [markdown]

@@ -5,8 +5,8 @@
 #     language: python
 #     name: python3
 #   trnmodel:
-#     order: 10
-#     part: Serving
+#     order: 14
+#     part: Understand
 # ---
 
 # %% [markdown]

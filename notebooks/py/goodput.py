@@ -5,7 +5,8 @@
 #     language: python
 #     name: python3
 #   trnmodel:
-#     order: 13.7
+#     order: 19
+#     part: Understand
 # ---
 
 # %% [markdown]

@@ -5,7 +5,8 @@
 #     language: python
 #     name: python3
 #   trnmodel:
-#     order: 9
+#     order: 13
+#     part: Understand
 # ---
 
 # %% [markdown]

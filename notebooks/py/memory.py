@@ -5,7 +5,8 @@
 #     language: python
 #     name: python3
 #   trnmodel:
-#     order: 3
+#     order: 7
+#     part: Understand
 # ---
 
 # %% [markdown]

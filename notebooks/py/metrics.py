@@ -5,7 +5,7 @@
 #     language: python
 #     name: python3
 #   trnmodel:
-#     order: 90
+#     order: 24
 #     part: Words
 # ---
 

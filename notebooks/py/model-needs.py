@@ -5,8 +5,8 @@
 #     language: python
 #     name: python3
 #   trnmodel:
-#     order: 8
-#     part: Model and memory
+#     order: 12
+#     part: Understand
 # ---
 
 # %% [markdown]

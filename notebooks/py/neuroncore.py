@@ -5,7 +5,8 @@
 #     language: python
 #     name: python3
 #   trnmodel:
-#     order: 2
+#     order: 6
+#     part: Understand
 # ---
 
 # %% [markdown]

@@ -5,8 +5,8 @@
 #     language: python
 #     name: python3
 #   trnmodel:
-#     order: 13.5
-#     part: Power and lost time
+#     order: 18
+#     part: Understand
 # ---
 
 # %% [markdown]

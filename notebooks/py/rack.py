@@ -5,8 +5,8 @@
 #     language: python
 #     name: python3
 #   trnmodel:
-#     order: 4
-#     part: Rack and network
+#     order: 8
+#     part: Understand
 # ---
 
 # %% [markdown]

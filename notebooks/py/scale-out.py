@@ -5,7 +5,8 @@
 #     language: python
 #     name: python3
 #   trnmodel:
-#     order: 7
+#     order: 11
+#     part: Understand
 # ---
 
 # %% [markdown]

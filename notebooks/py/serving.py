@@ -5,7 +5,8 @@
 #     language: python
 #     name: python3
 #   trnmodel:
-#     order: 11
+#     order: 15
+#     part: Understand
 # ---
 
 # %% [markdown]

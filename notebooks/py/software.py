@@ -5,7 +5,8 @@
 #     language: python
 #     name: python3
 #   trnmodel:
-#     order: 13
+#     order: 16
+#     part: Understand
 # ---
 
 # %% [markdown]

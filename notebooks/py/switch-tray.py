@@ -5,7 +5,8 @@
 #     language: python
 #     name: python3
 #   trnmodel:
-#     order: 6
+#     order: 10
+#     part: Understand
 # ---
 
 # %% [markdown]

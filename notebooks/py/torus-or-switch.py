@@ -5,7 +5,8 @@
 #     language: python
 #     name: python3
 #   trnmodel:
-#     order: 5
+#     order: 9
+#     part: Understand
 # ---
 
 # %% [markdown]

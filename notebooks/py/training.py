@@ -5,8 +5,8 @@
 #     language: python
 #     name: python3
 #   trnmodel:
-#     order: 13.9
-#     part: Training
+#     order: 17
+#     part: Understand
 # ---
 
 # %% [markdown]

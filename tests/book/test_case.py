@@ -9,15 +9,16 @@ import pytest
 
 import trnmodel as tm
 from trnbook.chapters import index_cover
+from trnbook.report import chapter
 from trnbook.shared import case
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
-CHAPTERS = list(dict.fromkeys(line.chapter for line in case.LINES))
+SHOWING = [slug for part in ("Decide", "Understand") for slug in chapter.parts()[part]]
 
 
-def outputs(chapter):
+def outputs(slug):
     """The cells of the strip that a committed chapter shows: line, then its values."""
-    cells = json.loads((NOTEBOOKS / f"{chapter}.ipynb").read_text())["cells"]
+    cells = json.loads((NOTEBOOKS / f"{slug}.ipynb").read_text())["cells"]
     html = ["".join(out["data"].get("text/html", "")) for c in cells for out in c.get("outputs", []) if "data" in out]
     (strip,) = [text for text in html if "The running case so far" in text]
     rows = re.findall(r"<tr>(.*?)</tr>", strip, re.S)[1:]
@@ -49,18 +50,17 @@ def test_the_first_page_has_the_last_lines():
         assert lines["Owner's cost per million tokens"] == pytest.approx(row.usd_per_mtoken, rel=1e-12)
 
 
-def test_chapters_stand_in_the_order_of_the_book(root):
-    order = {}
-    for path in (root / "notebooks" / "py").glob("*.py"):
-        order[path.stem] = float(re.search(r"#     order: ([\d.]+)", path.read_text())[1])
-    assert sorted(CHAPTERS, key=order.__getitem__) == CHAPTERS
+def test_lines_stand_in_the_order_of_the_chapters_that_derive_them():
+    """Those of the second part; the first part derives the last line, and shows all."""
+    derived = [line.chapter for line in case.LINES[:-1]]
+    assert sorted(derived, key=chapter.order) == derived
+    assert case.LINES[-1].chapter in chapter.parts()["Decide"]
+    assert all(case.lines(slug) == list(case.LINES) for slug in ("index", *chapter.parts()["Decide"]))
 
 
-@pytest.mark.parametrize("chapter", CHAPTERS)
-def test_a_chapter_shows_the_case_up_to_its_own_line(chapter, root):
-    assert f'case.table("{chapter}")' in (root / "notebooks" / "py" / f"{chapter}.py").read_text()
-    shown, last = outputs(chapter), outputs(CHAPTERS[-1])
-    names = [line.name for line in case.LINES]
-    own = [line.name for line in case.LINES if line.chapter == chapter]
-    assert [*shown] == names[: names.index(own[-1]) + 1]
-    assert shown == {name: last[name] for name in shown}
+@pytest.mark.parametrize("slug", SHOWING)
+def test_a_chapter_shows_the_case_up_to_its_own_line(slug, root):
+    assert f'case.table("{slug}")' in (root / "notebooks" / "py" / f"{slug}.py").read_text()
+    shown, whole = outputs(slug), outputs("cost")
+    assert [*shown] == [line.name for line in case.lines(slug)]
+    assert shown == {name: whole[name] for name in shown}

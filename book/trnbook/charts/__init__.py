@@ -48,6 +48,11 @@ __all__ = ["GENERATIONS", "bars", "draws", "frontier", "lines", "ours", "ranges"
 __all__ += ["spans", "stacks", "table", "topology", "waterfall"]
 
 
+def highlighted(highlight: Collection[str]) -> list[str]:
+    """Return the values of a chart that are not grey, each once; raise ValueError where they are no texts."""
+    return list(dict.fromkeys(listed("highlight", highlight, str))) if highlight != () else []
+
+
 def ours(labels: Collection[str]) -> str:
     """Return what a caption says of its points that rest on our own estimates, by label; nothing where none does.
 
@@ -70,6 +75,7 @@ def lines(
     dash: str | None = None,
     shape: str | None = None,
     choose: str | None = None,
+    highlight: Sequence[str] = (),
     log_x: bool = False,
     log_y: bool = False,
     caption: str,
@@ -79,13 +85,14 @@ def lines(
 
     A line of a system is dashed by its topology, or by column `dash`; hollow points mark what is extrapolated. A few
     lines carry their names at their ends, many stand in a legend, where points of a `shape` tell them apart. Column
-    `choose` becomes a row of buttons below the chart: one of its values is drawn at a time.
+    `choose` becomes a row of buttons above the chart: one of its values is drawn at a time. Values of `color` that are
+    not among those to `highlight` are grey.
     """
     check(
         frame, caption, under=under, x=x, y=y, optional={"color": color, "dash": dash, "shape": shape, "choose": choose}
     )
     flag("log_x", log_x), flag("log_y", log_y)
-    plot = Plot.of(frame, x, y, color, dash, shape, choose)
+    plot = Plot.of(frame, x, y, color, dash, shape, choose, highlight=highlighted(highlight))
     keys = [name for name in dict.fromkeys((color, dash, shape)) if name]
     chosen = list(series(plot.data, [choose]).values()) if choose else [plot.data]
     ends = [end_labels(rows, x, y, keys, (log_x, log_y)) for rows in chosen] if keys else []
@@ -165,11 +172,21 @@ def _names(plot: Plot, ends: Sequence[pd.DataFrame], own: dict[str, Any], x: str
 
 
 def bars(
-    frame: pd.DataFrame, x: str, y: str, color: str | None = None, *, caption: str, under: str = ""
+    frame: pd.DataFrame,
+    x: str,
+    y: str,
+    color: str | None = None,
+    *,
+    highlight: Sequence[str] = (),
+    caption: str,
+    under: str = "",
 ) -> alt.LayerChart:
-    """Lying bars of `y` for each category of `x`, below each other by `color`, with whiskers where there is a range."""
+    """Lying bars of `y` for each category of `x`, below each other by `color`, with whiskers where there is a range.
+
+    Categories of `color`, or of `x` where it is None, that are not among those to `highlight` are grey.
+    """
     check(frame, caption, under=under, x=x, y=y, optional={"color": color})
-    plot = Plot.of(frame, x, y, color)
+    plot = Plot.of(frame, x, y, color, highlight=highlighted(highlight))
     params, picked = plot.picked(color)
     place = {"y": plot.category(alt.Y, x)}
     if grouped := plot.has_several(x, color):
@@ -285,14 +302,18 @@ def ranges(
     y: str,
     color: str | None = None,
     *,
+    highlight: Sequence[str] = (),
     log_x: bool = False,
     caption: str,
     under: str = "",
 ) -> alt.LayerChart:
-    """Return a point at `x` for each category of `y`, with a bar from `x`_low to `x`_high, side by side by `color`."""
+    """Return a point at `x` for each category of `y`, with a bar from `x`_low to `x`_high, side by side by `color`.
+
+    Categories of `color`, or of `y` where it is None, that are not among those to `highlight` are grey.
+    """
     check(frame, caption, under=under, x=x, y=y, optional={"color": color})
     flag("log_x", log_x)
-    plot = Plot.of(frame, x, y, color)
+    plot = Plot.of(frame, x, y, color, highlight=highlighted(highlight))
     params, picked = plot.picked(color)
     place = {"y": plot.category(alt.Y, y), "color": plot.colour(alt.Color, color, alone=y), **picked}
     if grouped := plot.has_several(y, color):
@@ -319,11 +340,20 @@ def ranges(
 
 
 def scatter(
-    frame: pd.DataFrame, x: str, y: str, color: str | None = None, *, label: str, caption: str, under: str = ""
+    frame: pd.DataFrame,
+    x: str,
+    y: str,
+    color: str | None = None,
+    *,
+    label: str,
+    highlight: Sequence[str] = (),
+    caption: str,
+    under: str = "",
 ) -> alt.LayerChart:
     """Points of `y` against `x` on log axes of one unit, the line y = x, and bars where either has a range.
 
-    `label` is a column that a point shows under the pointer.
+    `label` is a column that a point shows under the pointer. Values of `color` that are not among those to `highlight`
+    are grey.
     """
     check(frame, caption, under=under, x=x, y=y, label=label, optional={"color": color})
     factor, title = scale(frame, x)
@@ -331,7 +361,7 @@ def scatter(
     ends = [name for name in (y, *(axis + end for axis in (x, y) for end in ("_low", "_high"))) if name in frame]
     data = data.assign(**{name: frame[name] * factor for name in ends})
     titles[y] = scale(frame, y)[1].partition(" [")[0] + title[title.find(" [") :]
-    plot = Plot(data, titles, on_ground(frame, ""))
+    plot = Plot(data, titles, on_ground(frame, ""), highlighted(highlight))
     params, picked = plot.picked(color)
     place = {"x": plot.number(alt.X, x, True), "y": plot.number(alt.Y, y, True), "color": plot.colour(alt.Color, color)}
     both = data[[x, y]]

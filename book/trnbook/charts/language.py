@@ -1,17 +1,15 @@
-"""One visual language: colour is generation, dash is topology, grey another vendor, hollow what is not measured.
+"""One visual language: a machine has its colour, dash is topology, grey is not highlighted, hollow is not measured.
 
 Every builder asks here what a name looks like, and what a column is called; nothing else in `charts` chooses a colour.
 """
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import cycle
 from typing import NamedTuple
-from zlib import crc32
 
 from trnmodel.catalog import load, systems
 from trnmodel.catalog.stacks import KINDS
@@ -23,14 +21,22 @@ GENERATIONS: Mapping[str, str] = {
     "trainium4": "#CC79A7",
     "inferentia2": "#009E73",
 }
-# for what is no machine: none of them is a generation's
-PALETTE = ["#7B5EA7", "#B58900", "#1B9AAA", "#8C564B", "#6B8E23", "#C2185B", "#5C6BC0", "#A1887F", "#00695C", "#AD8FD3"]
-STEP = 0.45  # of shades, from a system to the next: keeps those apart that are drawn together
-SHADES: Mapping[str, tuple[float, float]] = {  # from black (-1) to white: two blues must not meet
-    "trainium1": (0.0, 0.4),
-    "trainium2": (-0.4, 0.15),
+OWN: Mapping[str, str] = GENERATIONS | {  # of systems that stand beside another of their generation, and of other chips
+    "trn2-ultraserver": "#1080F0",
+    "trn3-nl32x2-pcie160": "#C09000",
+    "trn3-nl32x2-torus": "#705000",
+    "h100": "#604060",
+    "h200": "#8050C0",
+    "b200": "#107070",
+    "gb200": "#407010",
+    "mi300x": "#A090E0",
+    "mi355x": "#D02080",
 }
-MOST_SHADES = (-0.5, 0.4)  # of other generations
+# What is no machine takes these in turn, and so does a machine whose colour another has. Any two colours here are at
+# least 20 apart in CIE Lab (Delta E of 1976), on a white page and as a dark one shows them.
+PALETTE = ["#8050C0", "#C09000", "#107070", "#C07060", "#407010", "#D02080", "#1080F0", "#705000", "#50C050", "#604060"]
+PALETTE += ["#F04060", "#A090E0", "#A0B010"]
+GREY = "#9A9A9A"  # of what is not highlighted
 DASHES: Mapping[str, list[int]] = {
     "switch": [1, 0],
     "planes": [1, 0],
@@ -106,11 +112,11 @@ def named(text: str) -> str:
 
 
 class Machine(NamedTuple):
-    """What a label names: chip, topology (none of a chip alone), and which of its generation's systems it is."""
+    """What a label names: chip, topology (none of a chip alone), and id; all are empty where it is no machine."""
 
     chip: str = ""
     fabric: str = ""
-    number: int = 0
+    id: str = ""
 
 
 @cache
@@ -119,13 +125,10 @@ def _machines() -> Mapping[str, Machine]:
     machines: dict[str, Machine] = {}
     for name in load.chips():
         chip = load.chip(name)
-        machines |= dict.fromkeys((chip.id.lower(), chip.name.lower()), Machine(chip.id))
-    count = dict[str, int]()
+        machines |= dict.fromkeys((chip.id.lower(), chip.name.lower()), Machine(chip.id, id=chip.id))
     for name in systems.systems():
         spec = systems.system(name)
-        kin = spec.chip.id if spec.chip.id in GENERATIONS else ""
-        count[kin] = count.get(kin, 0) + 1
-        machines |= dict.fromkeys((spec.id.lower(), spec.name.lower()), Machine(spec.chip.id, spec.fabric, count[kin]))
+        machines |= dict.fromkeys((spec.id.lower(), spec.name.lower()), Machine(spec.chip.id, spec.fabric, spec.id))
     return machines
 
 
@@ -142,14 +145,14 @@ def machine(name: str) -> Machine:
         return _machines()[label]
     full = label.replace("trn", "trainium").replace("inf2", "inferentia2")
     chip = next((key for key in GENERATIONS if full.startswith(key)), "")
-    return Machine(chip, "torus" if chip and "torus" in label else "", crc32(label.encode()) % 97 if chip else 0)
+    return Machine(chip, "torus" if chip and "torus" in label else "", label if chip else "")
 
 
-def colours(names: Sequence[str]) -> list[str]:
-    """Return a colour for each name, the same in every chart for a machine.
+def colours(names: Sequence[str], highlight: Collection[str] = ()) -> list[str]:
+    """Return a colour for each name; those that are not highlighted are grey where some are.
 
-    A chip has its generation's, a system a shade of it that is its own, a machine of another vendor a grey, a kind of
-    software its own; the rest take theirs from the palette in turn.
+    A machine has its own colour, or that of its chip, a kind of software its own; the rest, and a machine whose colours
+    others of the chart have, take theirs from the palette in turn.
 
     Examples
     --------
@@ -157,33 +160,19 @@ def colours(names: Sequence[str]) -> list[str]:
     True
     >>> colours(["ideal", "read", "public"]) == [PALETTE[2], PALETTE[1], PALETTE[0]]
     True
-    >>> colours(["h100"])[0][1:3] * 3 == colours(["h100"])[0][1:]
+    >>> colours(["Trn2 UltraServer", "trn2.48xlarge", "h100"], ["h100"]) == [GREY, GREY, OWN["h100"]]
     True
     """
-    own = {kind: PALETTE[place] for place, kind in enumerate(reversed(KINDS)) if kind in names}
-    free = (colour for colour in cycle(PALETTE) if colour not in own.values())
-    return [own.get(name) or (_colour(it) if (it := machine(name)).chip else next(free)) for name in names]
-
-
-def _colour(it: Machine) -> str:
-    shade = math.fmod(STEP + it.number * STEP, 1.0) if it.number else STEP
-    if it.chip not in GENERATIONS:
-        return "#" + f"{round(100 + 80 * shade):02x}" * 3
-    low, high = SHADES.get(it.chip, MOST_SHADES)
-    return _shade(GENERATIONS[it.chip], low + (high - low) * shade if it.number else 0.0)
-
-
-def _shade(colour: str, towards: float) -> str:
-    """Return a colour mixed with white, or with black for a share below zero.
-
-    >>> _shade("#0072B2", 0.0), _shade("#000000", 0.5), _shade("#FFFFFF", -1.0)
-    ('#0072B2', '#808080', '#000000')
-    """
-    if not towards:
-        return colour
-    end = 255 if towards > 0 else 0
-    parts = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
-    return "#" + "".join(f"{round(part + (end - part) * abs(towards)):02x}" for part in parts)
+    shown = [name for name in dict.fromkeys(names) if not highlight or name in highlight]
+    looks = {kind: PALETTE[place] for place, kind in enumerate(reversed(KINDS)) if kind in shown}
+    for name in shown:
+        it = machine(name)
+        taken = looks.values()
+        own = next((OWN[key] for key in (it.id, it.chip) if OWN.get(key, GREY) not in (GREY, *taken)), None)
+        if name not in looks and own:
+            looks[name] = own
+    free = cycle([colour for colour in PALETTE if colour not in looks.values()] or PALETTE)
+    return [GREY if name not in shown else looks.get(name) or looks.setdefault(name, next(free)) for name in names]
 
 
 def dashes(names: Sequence[str]) -> list[list[int]] | None:

@@ -19,7 +19,7 @@ from trnmodel.quantities import quantity
 if TYPE_CHECKING:
     import pandas as pd
 
-HEIGHT, LETTER, LINE = 320, 7.0, 16.0  # of a chart, of a letter's width and of a label's height. [px]
+HEIGHT, LETTER, LINE = 280, 7.0, 16.0  # of a chart, of a letter's width and of a label's height. [px]
 WIDTH = 520  # where a chart does not fill its column
 MOST_LETTERS = 28  # of a label at the end of a line
 MOST_LABELLED, MOST_MACHINES = 8, 12  # lines, beyond which a legend names them; greys in a legend are told apart badly
@@ -39,11 +39,12 @@ class Plot:
     data: pd.DataFrame
     titles: dict[str, str]
     ground: str = ""
+    highlight: Sequence[str] = ()
 
     @classmethod
-    def of(cls, frame: pd.DataFrame, *columns: str | None) -> Plot:
-        """Return the named columns of a table, and what the table says of its basis."""
-        return cls(*printed(frame, *columns), on_ground(frame, ""))
+    def of(cls, frame: pd.DataFrame, *columns: str | None, highlight: Sequence[str] = ()) -> Plot:
+        """Return the named columns of a table, what the table says of its basis, and what is not grey."""
+        return cls(*printed(frame, *columns), on_ground(frame, ""), highlight)
 
     @property
     def marks(self) -> list[str]:
@@ -93,7 +94,8 @@ class Plot:
         ):
             return alt.value(language.PALETTE[0])
         names = [str(name) for name in self.data[column or alone].unique()]
-        scale = {"domain": names, "range": language.colours(names)}
+        shown = [str(language.called(str(name))) for name in self.highlight]
+        scale = {"domain": names, "range": language.colours(names, shown)}
         options |= {} if column else {"legend": None}
         return self.category(channel, column or str(alone), sort=None, scale=scale, **options)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trnbook import charts
 from trnbook.charts.tables import Table
+from trnbook.report.chapter import order
 from trnmodel.catalog.load import precision
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
@@ -47,6 +48,18 @@ def _peak(c: Choice) -> float:
     return float(c.system.chip.peak(precision(str(c.precision)).compute))
 
 
+def _memory_bytes(c: Choice) -> float:
+    """Return the bytes that the fullest chip of the plan's decode step holds [B]."""
+    return float(c.step.memory_bytes_per_rank * c.step.ranks_per_chip)
+
+
+def _ideal(c: Choice) -> float:
+    """Return the throughput per chip of the best plan on software that loses nothing [tokens/s]."""
+    best = plan(c.question.model, c.question.request, systems=c.system, efficiencies="ideal").best
+    assert best is not None
+    return float(best.tokens_per_s_per_chip)
+
+
 def _lost_h(c: Choice) -> float:
     """Return the hours of a year in which a replica without a spare does not work [h]."""
     return float(1 - replica_availability(c.system, c.chips)) * HOURS_PER_YEAR
@@ -62,11 +75,14 @@ LINES = (
     Line("chip-roofline", "Peak of a chip in 8 bits", "FLOP/s", _peak),
     Line("neuroncore", "Compute of a step, alone", "s", lambda c: float(c.step.compute_s)),
     Line("memory", "Reads of HBM in a step, alone", "s", lambda c: float(c.step.memory_s)),
+    Line("rack", "Chips that serve a replica", "", lambda c: float(c.chips)),
     Line("torus-or-switch", "Exchanges of a step, alone", "s", lambda c: float(c.step.network_s)),
     Line("model-needs", "Bytes that a step reads", "B", lambda c: float(c.step.moved_bytes_per_rank * c.degrees.ranks)),
+    Line("memory-fit", "Memory used per chip", "B", _memory_bytes),
     Line("decode-step", "Decode step", "s", lambda c: float(c.step.time_s)),
     Line("serving", "First token", "s", lambda c: float(c.ttft_s)),
     Line("serving", "Throughput per chip", "tokens/s", lambda c: float(c.tokens_per_s_per_chip)),
+    Line("software", "The same on ideal software", "tokens/s", _ideal),
     Line("power", "Energy per token at the server", "J", lambda c: float(c.energy().server_j_per_token)),
     Line("goodput", "Hours lost in a year without a spare", "h", _lost_h),
     Line("cost", "Owner's cost per million tokens", "USD", _owner_usd),
@@ -104,6 +120,24 @@ def value(line: Line, model: str, system: str) -> float:
     return line.of(choice(model, system))
 
 
+def lines(chapter: str) -> list[Line]:
+    """Return the lines of the case that a chapter shows: those of the chapters up to it.
+
+    The first page and the chapters of the first part show the whole case.
+
+    Examples
+    --------
+    >>> [line.name for line in lines("neuroncore")]
+    ['Peak of a chip in 8 bits', 'Compute of a step, alone']
+    >>> lines("cost") == list(LINES)
+    True
+    """
+    if order(chapter) < order(LINES[0].chapter):
+        return list(LINES)
+    derived = LINES[:-1]  # the first part derives the last line
+    return [line for line in derived if order(line.chapter) <= order(chapter)]
+
+
 def so_far(chapter: str) -> pd.DataFrame:
     """Return the lines up to those of a chapter, which come last, with a column for each model and system.
 
@@ -112,9 +146,8 @@ def so_far(chapter: str) -> pd.DataFrame:
     >>> so_far("chip-roofline").shape
     (1, 7)
     """
-    last = max(i for i, line in enumerate(LINES) if line.chapter == chapter)
     rows = []
-    for line in LINES[: last + 1]:
+    for line in lines(chapter):
         cells = {
             _column(m, read_system(s)): format_quantity(value(line, m, s), line.unit, 3)
             for m in PROMISES

@@ -1,8 +1,9 @@
-"""Colour is generation, dash topology, grey another vendor, hollow extrapolated; claims are short, digits few."""
+"""Colour is a machine, dash topology, grey not highlighted, hollow extrapolated; claims are short, digits few."""
 
 import base64
 import json
 import re
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from trnbook import charts
 from trnbook.charts import language
 from trnbook.charts.display import VEGALITE_MIME
 from trnbook.charts.plot import MOST_LETTERS, ROOM, end_labels, marked
+from trnbook.report.readability import LEAST_APART, apart
 from trnmodel.catalog import load, systems
 from trnmodel.units import format_digits, format_quantity, format_within
 
@@ -42,39 +44,50 @@ def scale(chart, kind, channel):
     return dict(zip(found["domain"], found["range"], strict=True))
 
 
-def test_colour_is_generation_and_grey_another_vendor():
+def test_a_machine_has_the_colour_of_its_chip_and_rivals_of_one_generation_differ():
     colours = scale(layers(), "line", "color")
-    red, green, blue = (int(colours["Trainium3 NL72x2 Switched"][i : i + 2], 16) for i in (1, 3, 5))
-    assert red > 2 * blue
-    assert red > green
+    assert colours["Trainium3 NL72x2 Switched"] == language.GENERATIONS["trainium3"]
+    assert colours["8 x H200 SXM"] == language.OWN["h200"]
     assert len(set(colours.values())) == len(SYSTEMS)
-    for name in ("8 x H200 SXM", "8 x MI300X"):
-        assert len({colours[name][i : i + 2] for i in (1, 3, 5)}) == 1
     assert language.colours(["trainium1", "Trainium2"]) == ["#56B4E9", "#0072B2"]
 
 
-def test_a_system_has_one_colour_whatever_stands_beside_it():
+def test_a_system_that_the_book_compares_has_one_colour_whatever_stands_beside_it():
     alone = language.colours(["trn2-ultraserver"])[0]
     assert alone == language.colours(["hgx-h100", "x", "trn2.48xlarge", "trn2-ultraserver"])[-1]
 
 
-def far(one, other):
-    """How far two colours are apart, of 441."""
-    parts = ([int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in (one, other))
-    return sum((a - b) ** 2 for a, b in zip(*parts, strict=True)) ** 0.5
+def on_dark(colour):
+    """The colour that a dark page shows, as `charts.js` computes it: mixed with white until it is light enough."""
+    parts = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+    light = (0.3 * parts[0] + 0.59 * parts[1] + 0.11 * parts[2]) / 255
+    white = max(0.0, (0.4 - light) / (1 - light))
+    return "#" + "".join(f"{round(part + (255 - part) * white):02x}" for part in parts)
 
 
-def test_systems_of_trainium1_and_trainium2_are_not_alike():
-    """Both are blue: every shade of the one stands apart from every shade of the other."""
-    first, second = (
-        language.colours([name for name in systems.systems() if tm.system(name).chip.id == chip])
-        for chip in ("trainium1", "trainium2")
-    )
-    assert len(set(first)) == len(first) > 1
-    assert len(set(second)) == len(second) > 1
-    assert min(far(one, other) for one in first for other in second) > 60
-    light = [sum(int(colour[i : i + 2], 16) for i in (1, 3, 5)) for colour in (*first, *second)]
-    assert min(light[: len(first)]) > max(light[len(first) :])
+@pytest.mark.parametrize("theme", [str, on_dark])
+def test_any_two_colours_are_told_apart(theme):
+    known = dict.fromkeys([*language.OWN.values(), *language.PALETTE, language.GREY])
+    assert min(apart(theme(one), theme(other)) for one, other in combinations(known, 2)) >= LEAST_APART
+
+
+@pytest.mark.parametrize("chip", ["trainium1", "trainium2", "trainium3", "h100"])
+def test_systems_of_one_chip_are_told_apart(chip):
+    found = language.colours([name for name in systems.systems() if tm.system(name).chip.id == chip][:12])
+    assert len(set(found)) == len(found)
+
+
+@pytest.mark.parametrize("name", ["hgx-h200", "8 x H200 SXM"])
+def test_what_is_not_highlighted_is_grey(name):
+    colours = scale(layers(highlight=[name]), "line", "color")
+    assert colours.pop("8 x H200 SXM") == language.OWN["h200"]
+    assert set(colours.values()) == {language.GREY}
+
+
+@pytest.mark.parametrize("highlight", ["hgx-h200", 3, [None]])
+def test_what_cannot_be_highlighted_is_refused(highlight):
+    with pytest.raises((ValueError, TypeError), match=r"highlight|int"):
+        layers(highlight=highlight)
 
 
 def test_other_readings_and_scopes_have_words():
@@ -118,7 +131,7 @@ def test_many_lines_that_coincide_are_counted():
 
 def test_what_is_no_machine_never_has_the_colour_of_one():
     assert not set(language.PALETTE) & set(language.GENERATIONS.values())
-    assert language.machine("bf16") == language.machine("weights") == ("", "", 0)
+    assert language.machine("bf16") == language.machine("weights") == ("", "", "")
 
 
 def test_dash_is_topology_and_a_note_says_so():
