@@ -1,4 +1,5 @@
-// Folds the code of a page: one switch for all, which remembers, and one at each cell. Without scripts code is shown.
+// Folds the set-up of a page: one switch for all its code, which remembers, and one at each folded cell. The cells that
+// call the model stay open. Without scripts all code is shown.
 (() => {
   const root = document.documentElement;
   const KEY = "trn-code";
@@ -28,10 +29,14 @@
     return made;
   }
 
+  const FOLDED = ".tag_hide-input, .tag_parameters";
+
   function atCell(cell) {
     for (const folded of cell.querySelectorAll(":scope > details.hide")) folded.replaceWith(...folded.querySelectorAll(":scope > div"));
     const shown = [...cell.querySelectorAll(":scope > .cell_output > *")];
     const plain = shown.every((output) => output.matches(".text_plain, .stream"));
+    if (!cell.matches(FOLDED)) return;
+    cell.classList.add("trn-folded");
     if (plain) cell.classList.add("trn-plain"); // a reply to code, which says nothing without it
     if (!shown.length) return;
     const peek = button("</>", "Show the code of this cell", false, (made) => {
@@ -51,7 +56,7 @@
     const cells = document.querySelectorAll("div.cell");
     cells.forEach(atCell);
     if (!cells.length) return;
-    const all = button("Code", "Show or hide all code", remembered(), () => {
+    const all = button("Code", "Show the code of all cells, or only of those that call the model", remembered(), () => {
       const on = root.dataset.code !== "on";
       show(on);
       remember(on);

@@ -301,8 +301,8 @@ Markdown(f"{agree.sum()} of {len(totals)} printed totals agree with ours within 
 # * **Sparsity** is never assumed. AWS prints higher peaks for weights with a fixed pattern of zeros; `chip.peak("bf16", sparse=True)`
 #   returns them.
 #
-# The roofline leaves out how well a core is used: tiles that do not fill the array, its other engines, and the clock's ramp (chapter 2).
-# It leaves out the bandwidth that is reached in practice (chapter 3) and the links between chips (Part *Rack and network*). The matrix of our
+# The roofline leaves out how well a core is used: tiles that do not fill the array, its other engines, and the clock's ramp ([What can one NeuronCore do?](neuroncore.ipynb)).
+# It leaves out the bandwidth that is reached in practice ([How fast do bytes reach a NeuronCore?](memory.ipynb)) and the links between chips ([What is in a rack?](rack.ipynb)). The matrix of our
 # example also reads inputs and writes outputs, which are small while the batch is much smaller than its side.
 
 # %% [markdown]

@@ -12,6 +12,7 @@ from nbformat import NotebookNode
 from trnbook.charts.display import VEGALITE_MIME
 from trnbook.charts.tables import MOST_ROWS
 
+HIDDEN = "hide-input"  # tag of a cell whose code is no part of the text
 LONGEST = 3000  # letters of a text in a digest
 _CAPTION = re.compile(r"<caption>(.*?)</caption>", re.DOTALL)
 _HEADING = re.compile(r"^(#{1,3}) +(.+)$", re.MULTILINE)
@@ -20,9 +21,9 @@ _SENTENCE = re.compile(r"(?<=[.;?]) (?=\S)(?=\W*[A-Z])|(?<=[.;?]\*\*) ")
 
 
 def fold(notebook: NotebookNode) -> NotebookNode:
-    """Hide the source of every code cell, as JupyterLab reads it."""
+    """Hide the source of the code cells that are tagged so, as JupyterLab reads it: set-up and plumbing."""
     for cell in notebook.cells:
-        if cell.cell_type == "code":
+        if cell.cell_type == "code" and HIDDEN in cell.metadata.get("tags", []):
             cell.metadata["jupyter"] = nbformat.from_dict({**cell.metadata.get("jupyter", {}), "source_hidden": True})
     return notebook
 
