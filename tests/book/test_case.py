@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import trnmodel as tm
-from trnbook.chapters import index_cover
 from trnbook.report import chapter
 from trnbook.shared import case
 
@@ -40,16 +39,6 @@ def test_every_figure_is_that_of_the_public_calls(model, system):
     assert 0 < at["Energy per token at the server"] < 100
 
 
-def test_the_first_page_has_the_last_lines():
-    """Where the page's best system is one of the case: the same throughput and the same cost."""
-    for model, speed in case.PROMISES.items():
-        row = index_cover.answers([model], [speed], systems=case.SYSTEMS).iloc[0]
-        lines = {line.name: case.value(line, model, row.system) for line in case.LINES}
-        assert lines["Throughput per chip"] == row.tokens_per_s_per_chip
-        assert lines["Energy per token at the server"] == row.server_j_per_token
-        assert lines["Owner's cost per million tokens"] == pytest.approx(row.usd_per_mtoken, rel=1e-12)
-
-
 def test_lines_stand_in_the_order_of_the_chapters_that_derive_them():
     """Those of the second part; the first part derives the last line, and shows all."""
     derived = [line.chapter for line in case.LINES[:-1]]
@@ -58,9 +47,9 @@ def test_lines_stand_in_the_order_of_the_chapters_that_derive_them():
     assert all(case.lines(slug) == list(case.LINES) for slug in ("index", *chapter.parts()["Decide"]))
 
 
-@pytest.mark.parametrize("slug", SHOWING)
-def test_a_chapter_shows_the_case_up_to_its_own_line(slug, root):
-    assert f'case.table("{slug}")' in (root / "notebooks" / "py" / f"{slug}.py").read_text()
-    shown, whole = outputs(slug), outputs("cost")
-    assert [*shown] == [line.name for line in case.lines(slug)]
+@pytest.mark.parametrize("place", SHOWING)
+def test_a_chapter_shows_the_case_up_to_its_own_line(place, root):
+    assert f'case.table("{place}")' in (root / "notebooks" / "py" / f"{place}.py").read_text()
+    shown, whole = outputs(place), outputs("cost")
+    assert [*shown] == [line.name for line in case.lines(place)]
     assert shown == {name: whole[name] for name in shown}

@@ -1,15 +1,12 @@
 """Tables of the chapters on cost at numbers that are worked out by hand."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 import trnmodel as tm
 from trnbook.chapters import cost_inputs as given
 from trnbook.chapters import cost_value as worth
-from trnbook.chapters import index_cover as cover
 from trnmodel.catalog import prices as priced
 
 SOLD, RACK, TORUS = "hgx-h100", "trn3-nl72x2-pcie160", "trn3-nl32x2-torus"
@@ -67,39 +64,3 @@ def test_what_is_given_has_no_source_and_is_no_estimate():
     known = "server_usd_per_chip[hgx-h100]"
     assert after.loc[known, ["given", "estimate"]].tolist() == [False, False]
     assert after.sources[known] == "epoch-hardware-purchases"
-
-
-# The first page
-
-
-@pytest.mark.parametrize(("system", "chips"), [("hgx-h100", 1152), ("gb200-nvl72", 1152), ("trn2-ultraserver", 1152)])
-def test_days_of_training_on_whole_domains(monkeypatch, system, chips):
-    """1,152 chips are whole domains of 8, 16, 64 and 72; of 80 they are 15 domains, 1,200 chips."""
-    asked = []
-
-    def train(model, spec, **ask):
-        asked.append(ask)
-        return SimpleNamespace(days=3.0, ends=lambda name: (2.0, 5.0), basis=ask["efficiencies"])
-
-    monkeypatch.setattr(cover, "train_run", train)
-    row = cover._trained(None, tm.system(system))
-    assert row["train_chips"] == chips
-    assert asked[0] == {"tokens": 1e12, "chips": chips, "efficiencies": "public", "best": 1}
-    kinds = [one["efficiencies"] for one in asked]
-    assert row["train_basis"] == kinds[0]
-    for kind, prefix in (("public", ""), ("hand-tuned", "hand_tuned_"), ("ideal", "ideal_")):
-        days = [row[f"{prefix}train_days{end}"] for end in ("", "_low", "_high")]
-        assert (days == [3.0, 2.0, 5.0]) if kind in kinds else np.isnan(days).all()
-    spec = tm.system(system)
-    odd = replace(spec, domain_chips=80, torus_shape=(), fabric="single", racks=np.nan)
-    assert cover._trained(None, odd)["train_chips"] == 1200
-
-
-def test_a_chip_without_a_hand_tuned_training_stack_has_no_such_days(monkeypatch):
-    run = SimpleNamespace(days=3.0, ends=lambda name: (2.0, 5.0), basis="x")
-    monkeypatch.setattr(cover, "train_run", lambda *asked, **more: run)
-    spec = tm.system("hgx-h100")
-    for stacks, known in ((("megatron-2021", ""), [3.0, np.nan, 3.0]), (("", "x"), [np.nan] * 3)):
-        chip = replace(spec.chip, training_stack=stacks[0], hand_tuned_training_stack=stacks[1])
-        row = cover._trained(None, replace(spec, chip=chip))
-        np.testing.assert_equal([row[f"{prefix}train_days"] for prefix in ("", "hand_tuned_", "ideal_")], known)

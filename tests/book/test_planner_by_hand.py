@@ -1,6 +1,5 @@
 """Small functions of the chapters at values that are worked out by hand, each on both sides of where it turns."""
 
-import inspect
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -16,9 +15,6 @@ from trnbook.chapters import (
     cost_sentences,
 )
 from trnbook.chapters import (
-    index_cover as cover,
-)
-from trnbook.chapters import (
     power_claims as claimed,
 )
 from trnbook.chapters import (
@@ -30,7 +26,7 @@ from trnbook.chapters import (
 from trnbook.chapters import (
     software_break_even as contests,
 )
-from trnbook.shared import domain_sizes, placements, software_kinds
+from trnbook.shared import domain_sizes, placements
 from trnmodel.catalog import facilities
 from trnmodel.steps.deployment import Deployment
 
@@ -174,25 +170,6 @@ def test_what_is_worth_no_wait_is_told_with_the_most_that_it_may_be():
     assert "no cheaper (at the 95th percentile of the draws up to 0.05 months)" in cost_sentences.waiting_time(
         waits(0.04, 0.05), "A", "B"
     )
-
-
-def test_energy_of_an_answer_is_that_of_its_requests_and_power_that_of_its_replica():
-    best = tm.plan("llama-3.3-70b", tm.Request(512, 128, 20), "hgx-h200", precision="bf16").best
-    told, e = cover._spent(best), best.energy()
-    assert best.chips > 1
-    assert told["server_j_per_token"] == float(e.server_j_per_token)
-    made = best.requests_per_s_per_replica * 128
-    assert told["server_w"] == pytest.approx(float(e.server_j_per_token) * made)
-    assert told["server_w_low"] < told["server_w"] < told["server_w_high"]
-
-
-def test_the_first_page_asks_for_prompts_of_4096_and_answers_of_512():
-    asked = inspect.signature(cover.answers).parameters
-    assert (asked["input_tokens"].default, asked["output_tokens"].default) == (4096, 512)
-    assert asked["tokens_per_s_per_user"].default == (20.0, 50.0)
-    of_software = inspect.signature(software_kinds.answers).parameters
-    assert of_software["tokens_per_s_per_user"].default == (20.0, 50.0)
-    assert of_software["request"].default == tm.Request(4096, 512)
 
 
 def test_throughput_between_batches_is_linear_in_the_speed():

@@ -10,6 +10,7 @@ import pytest
 
 import trnmodel as tm
 from trnbook.report import parameters
+from trnbook.shared import case
 from trnmodel.catalog.stacks import KINDS
 from trnmodel.search.frontier import formats
 
@@ -102,6 +103,21 @@ def test_a_table_of_a_chapter_is_made_of_plans(root, name):
         if row.get("server_j_per_token", 0) > 0:
             assert_is_energy(row, c)
     assert kept >= len(table) / 4
+
+
+@pytest.mark.parametrize("model", case.PROMISES)
+def test_the_first_page_has_the_last_lines(root, model):
+    """Where the page's best system is one of the case: the same throughput, energy and cost."""
+    frame = downloads(root, "index")["answers"]
+    row = frame[(frame.model == model) & frame.system.isin(case.SYSTEMS)].iloc[0]
+    lines = {line.name: case.value(line, model, row.system) for line in case.LINES}
+    shown = {
+        "Throughput per chip": row.tokens_per_s_per_chip,
+        "First token": row.ttft_s,
+        "Energy per token at the server": row.server_j_per_token,
+        "Owner's cost per million tokens": row.generated_usd_per_mtoken,
+    }
+    assert shown == pytest.approx({name: lines[name] for name in shown}, rel=DIGITS)
 
 
 def test_every_table_of_requests_is_listed(root):

@@ -139,12 +139,8 @@ OTHER = {
         "batch": 8,
     },
     "index": {
-        "system": "trn2-ultraserver",
-        "small_model": "qwen3-8b",
-        "dense_model": "llama-3.1-405b",
-        "experts_model": "qwen3-30b-a3b",
-        "tokens_per_s_per_user": [5.0, 1e5],
-        "experts_tokens_per_s_per_user": 100.0,
+        "models": ["qwen3-8b", "llama-3.1-405b", "qwen3-30b-a3b"],
+        "tokens_per_s_per_user": [5.0, 1e5, 100.0],
         "input_tokens": 512,
         "output_tokens": 64,
     },
@@ -203,9 +199,8 @@ VALUES = {
         "fleet": ["llama-3-h100"],
     },
     "index": {
-        "experts_model": [OWN],
-        "tokens_per_s_per_user": [[1e6]],
-        "system": ["trn1.32xlarge", "trn3-nl32x2-pcie160"],
+        "models": [[OWN], ["llama-3.1-405b", OWN]],
+        "tokens_per_s_per_user": [[1e6], [20.0], [20.0, 1.0]],
         "input_tokens": [100_000],
     },
     "memory": {"chip": CHIPS, "model": FAMILIES, "precision": ["bf16", "fp8"], "row_bytes": [2.0, 65536.0]},
@@ -333,7 +328,7 @@ def test_a_chapter_answers_with_other_parameters(slug, oddities):
     found = list(results(slug, check_parameters(slug, OTHER[slug])))
     assert all(result._repr_html_() for result in found if hasattr(result, "caption"))
     said = [text(result) for result in found]
-    assert sum(map(bool, said)) > 5
+    assert sum(map(bool, said)) > 4
     assert oddities(said) == []
 
 
