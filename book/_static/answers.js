@@ -41,6 +41,29 @@ document.addEventListener("DOMContentLoaded", () => {
     table.append(folded);
   }
 
+  // Rows of a long table by the words in them; without scripts all of its rows stand in a box.
+  const MOST = 12; // rows at a time
+  document.querySelectorAll(".trn-find").forEach((place) => {
+    const rows = [...place.querySelectorAll("tbody tr")];
+    const texts = rows.map((row) => row.textContent.toLowerCase());
+    const input = document.createElement("input");
+    input.type = "search";
+    input.placeholder = `Find in ${rows.length} rows`;
+    input.setAttribute("aria-label", `Find in: ${place.querySelector("caption").textContent}`);
+    const count = document.createElement("small");
+    count.setAttribute("role", "status");
+    function find() {
+      const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+      const found = rows.filter((row, at) => words.every((word) => texts[at].includes(word)));
+      const shown = new Set(found.slice(0, MOST));
+      for (const row of rows) row.hidden = !shown.has(row);
+      count.textContent = found.length > MOST ? `the first ${MOST} of ${found.length} rows` : `${found.length} of ${rows.length} rows`;
+    }
+    input.addEventListener("input", find);
+    find();
+    place.querySelector(":scope > div").before(input, count);
+  });
+
   // On a phone a table that is wider than the page, or whose words fill a narrow column, shows each row as a card, which
   // names its cells.
   const TALL = 90; // of a cell. [px]

@@ -27,6 +27,7 @@ _EXACT = 10 * TRILLION  # beyond it too many floats are whole by chance
 LONGEST_CAPTION, MOST_SHOWN, MOST_NAMED = 2000, 12, 4
 LONGEST_NAME = 24  # that is not broken at its hyphens
 MOST_ROWS, MOST_FOLDED = 12, 120  # rows of a table on a page, and with those behind its fold; the CSV has all
+MOST_FOUND = 600  # rows of a table in which a reader finds rows by words
 MARKS = {"estimate": "our estimate", "announced": "announced, not supported today"}
 AS_TYPED = {"id", "code name", "command", "parameter", "name"}  # columns whose cells a reader types
 _WIDE, _BOX = "overflow-x: auto", "max-height: 36em; overflow: auto"
@@ -201,6 +202,7 @@ class Table:
     caption: str
     download: str
     file_only: bool = False
+    find: bool = False
 
     def _repr_html_(self) -> str:
         frame = self.frame.drop(columns=[name for name in MARKS if name in self.frame and not self.frame[name].any()])
@@ -214,7 +216,7 @@ class Table:
         head = "".join(_cell("th", titles[name], right) for name, right in zip(names, numeric, strict=True))
         rows = [
             "<tr>" + "".join(_cell("td", *cell) for cell in zip(row, numeric, map(_sign, names), strict=True)) + "</tr>"
-            for row in shown[names].head(MOST_FOLDED).itertuples(index=False, name=None)
+            for row in shown[names].head(MOST_FOUND if self.find else MOST_FOLDED).itertuples(index=False, name=None)
         ]
         csv = rounded_frame(self.frame).to_csv(index=False, lineterminator="\n")
         source = f"data:text/csv;base64,{base64.b64encode(csv.encode()).decode()}"
@@ -222,6 +224,9 @@ class Table:
         link = f'<a class="trn-csv" download="{stem}.csv" href="{source}">{stem}.csv</a>'
         if self.file_only:
             return f'<div class="trn-table">{escape(self.caption)}: {link}</div>'
+        if self.find:
+            whole = _grid(head, rows, _BOX, f"<caption>{escape(self.caption)}</caption>")
+            return f'<div class="trn-table trn-find">{whole}\n{link}</div>'
         first = _grid(head, rows[:MOST_ROWS], _WIDE, f"<caption>{escape(self.caption)}</caption>")
         return f'<div class="trn-table">{first}\n{self._rest(head, rows)}{link}</div>'
 
@@ -241,7 +246,7 @@ class Table:
         return plain_text(f"{self.caption}\n{rounded_frame(self.frame.head(MOST_ROWS)).to_string(index=False)}{end}")
 
 
-def table(frame: pd.DataFrame, *, caption: str, download: str, file_only: bool = False) -> Table:
+def table(frame: pd.DataFrame, *, caption: str, download: str, file_only: bool = False, find: bool = False) -> Table:
     """Return a table with units in its headings and a link to its CSV in base units, the same text on every run.
 
     Parameters
@@ -254,6 +259,8 @@ def table(frame: pd.DataFrame, *, caption: str, download: str, file_only: bool =
         File name of the CSV, without its ending.
     file_only : bool
         Show the caption and the link alone. [-]
+    find : bool
+        Show up to 600 rows, of which a page shows those with the words that a reader types. [-]
 
     Examples
     --------
@@ -262,7 +269,8 @@ def table(frame: pd.DataFrame, *, caption: str, download: str, file_only: bool =
     >>> "HBM bandwidth [TB/s]" in html, ">2.9<" in html, 'download="m.csv"' in html
     (True, True, True)
     """
-    return Table(frame, check(frame, caption), text("download", download), flag("file_only", file_only))
+    name, only, finds = text("download", download), flag("file_only", file_only), flag("find", find)
+    return Table(frame, check(frame, caption), name, only, finds)
 
 
 def _grid(head: str, rows: list[str], box: str, caption: str = "") -> str:

@@ -24,7 +24,9 @@ BANNED = (
     *("so many", "so often", "what of", "the text", "the door", "the stroke", "out of reach", "within the band"),
     *("a token cost", "a chip cost", "a rank has", "tells", "speaks of", "feels"),
 )
-_NUMBER = re.compile(r"(?<![\w.])\d[\d,.]*\d|(?<![\w.])\d(?![\w])")
+_NUMBER = re.compile(r"(?<![\w.])(?<!\w-)(?:\d[\d,.]*\d|\d(?!\w))")
+_BAND = re.compile(r" \([^()]*?\d to [^()]*\)")  # a range beside its number is typography, not prose
+_PROBLEM = re.compile(r"^\*\*\d+\.\*\*")  # the number of a problem
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z*`])|\n\s*\n|\n(?=[*#|>-])")
 _SKIPPED = re.compile(r"\$\$.*?\$\$|\$[^$]*\$|`[^`]*`|```.*?```|\]\([^)]*\)|<[^>]*>", re.S)
 
@@ -94,14 +96,16 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def numbers(sentence: str) -> list[str]:
-    """Return the numbers of a sentence; those inside names, such as Trainium3, are none.
+    """Return the numbers of a sentence; those of a name, of a band in brackets and of a problem are none.
 
     Examples
     --------
+    >>> numbers("**1.** The step of llama-3.3-70b takes 45 ms (30 to 60; extrapolated)")
+    ['45']
     >>> numbers("Trainium3 takes 4.5 ms for 1,024 tokens"), numbers("NL72x2 has 144 chips")
     (['4.5', '1,024'], ['144'])
     """
-    return _NUMBER.findall(sentence)
+    return _NUMBER.findall(_BAND.sub("", _PROBLEM.sub("", sentence)))
 
 
 def _lab(colour: str) -> tuple[float, float, float]:

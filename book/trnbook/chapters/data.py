@@ -1,0 +1,130 @@
+"""Tables of the chapter on facts: what they rest on, systems with one fact changed, and totals that sources print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from trnbook.chapters import common, guard
+from trnmodel.arguments import SHOWN, nearest, shown
+from trnmodel.catalog.systems import System
+from trnmodel.units import counted
+
+GROUNDS = {
+    "A": "specification of a vendor",
+    "B": "talk or page of a vendor",
+    "C": "measured or reported by others",
+    "D": "our estimate",
+}
+CHIPS = ("trainium1", "trainium2", "trainium3")
+RACKS = ("trn2.48xlarge", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160")
+INSTANCES = ("trn1.32xlarge", "trn2.48xlarge", "trn2-ultraserver", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160")
+UNCHANGED = "nothing"
+_SHOWN = ["entity", "quantity", "qualifier", "value_printed", "unit_printed", "source", "locator", "status"]
+
+
+def known(facts: pd.DataFrame, entity: str, quantity: str) -> None:
+    """Refuse an entity or a quantity of which there is no fact."""
+    for name, value, column in (
+        ("entity", entity, facts.entity),
+        ("quantity", quantity, facts.quantity[facts.entity == entity]),
+    ):
+        near = ", ".join(nearest(value[:SHOWN], sorted(set(column))))
+        guard.need(value in set(column), f"{name} = {shown(value)} has no fact; nearest: {near}")
+
+
+def answer(facts: pd.DataFrame) -> str:
+    """Return the card that opens the chapter: how many facts there are, from how many sources."""
+    ours = int((facts.confidence == "D").sum())
+    return common.card(
+        counted(len(facts), "fact"),
+        f"the figures that this book computes with, from {counted(facts.source.nunique(), 'source')}",
+        mark="ideal",
+        alone=f"{ours:,} of them are our own estimates, and say so",
+        proof="Check: do the facts give the totals that vendors print?",
+        more="**How sure?** A fact is as sure as its source. Where sources disagree, both stand here, with a decision.",
+    )
+
+
+def followed(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return facts with the titles and addresses of their sources, those in use first.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> facts = tm.facts()
+    >>> list(followed(facts[facts.entity == "trainium2"]).columns)[:3]
+    ['value_printed', 'unit_printed', 'qualifier']
+    """
+    titles = common.bibliography(rows.source).set_index("id")
+    known = rows.assign(title=rows.source.map(titles.title), url=rows.source.map(titles.url))
+    columns = ["value_printed", "unit_printed", "qualifier", "confidence", "status", "title", "url"]
+    return known.sort_values(["status", "confidence"], kind="stable")[columns]
+
+
+def by_ground(facts: pd.DataFrame) -> pd.DataFrame:
+    """Return how many facts in use rest on a specification, a page, a measurement or an estimate."""
+    count = facts[facts.status != "rejected"].confidence.value_counts()
+    return pd.DataFrame({"ground": list(GROUNDS.values()), "facts": [int(count.get(one, 0)) for one in GROUNDS]})
+
+
+def changed(system: System, change: float) -> Iterator[tuple[str, System]]:
+    """Yield a system as it is, and with each rate and latency of its chip larger by a share.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> dict(changed(tm.system("trn2.48xlarge"), 0.5))["HBM bandwidth"].chip.hbm_bytes_per_s
+    4350000000000.0
+    """
+    more, chip = 1 + change, system.chip
+    peaks = {name: more * rate for name, rate in chip.peak_flop_per_s.items()}
+    yield UNCHANGED, system
+    yield "HBM bandwidth", replace(system, chip=replace(chip, hbm_bytes_per_s=more * chip.hbm_bytes_per_s))
+    yield "peak of the chip", replace(system, chip=replace(chip, peak_flop_per_s=peaks))
+    yield "lane of a link", replace(system, lane_bytes_per_s_per_dir=more * system.lane_bytes_per_s_per_dir)
+    yield "latency of a hop", replace(system, chip=replace(chip, hop_s=more * chip.hop_s))
+
+
+def unchanged(steps: pd.DataFrame) -> pd.Series:
+    """Return for each row the time of the same model with nothing changed."""
+    whole = steps[steps.fact == UNCHANGED].set_index("model").time_s
+    return steps.model.map(whole)
+
+
+def in_use(facts: pd.DataFrame) -> pd.DataFrame:
+    """Return the facts in use on the chips of Trainium and on the systems of the running case."""
+    return facts[facts.entity.isin((*CHIPS, *RACKS)) & (facts.status != "rejected")][_SHOWN]
+
+
+def totals(facts: pd.DataFrame, system: str, chips: float, per_chip: Mapping[str, float]) -> list[dict[str, Any]]:
+    """Return the totals that sources print for a system, beside the number of chips times a figure for one.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> found = totals(tm.facts(), "trn2.48xlarge", 16, {"hbm_bytes_per_s": 2.9e12})
+    >>> {row["printed"]: round(row["difference"], 4) for row in found}[46.4e12]
+    0.0
+    """
+    printed = facts[(facts.entity == system) & (facts.status != "rejected") & facts.quantity.isin(list(per_chip))]
+    return [
+        {
+            "system": system,
+            "quantity": row.quantity,
+            "printed": row.value_si,
+            "computed": chips * per_chip[row.quantity],
+            "difference": chips * per_chip[row.quantity] / row.value_si - 1,
+            "source": row.source,
+        }
+        for row in printed.drop_duplicates(["quantity", "value_si"]).itertuples()
+    ]
+
+
+def estimates(facts: pd.DataFrame) -> pd.DataFrame:
+    """Return our own estimates with the formula of each and the ends of its range."""
+    ours = facts[(facts.confidence == "D") & (facts.status != "rejected")]
+    return ours[["entity", "quantity", "qualifier", "value_si", "low_si", "high_si", "unit_si", "note"]]

@@ -1,0 +1,194 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+#   trnmodel:
+#     order: 22
+#     part: Evidence
+# ---
+
+# %% [markdown]
+# # Where does each number come from?
+
+# %% tags=["parameters"]
+entity: str = "trainium3"
+quantity: str = "hbm_bytes_per_s"
+change: float = 0.1
+
+# %% tags=["hide-input"]
+import numpy as np
+import pandas as pd
+from IPython.display import Markdown
+
+import trnmodel as tm
+from trnbook import charts
+from trnbook.chapters import common, guard
+from trnbook.chapters import data as tables
+from trnbook.shared import case
+
+guard.within(0.001, 0.9, change=change)
+facts = tm.facts()
+tables.known(facts, entity, quantity)
+
+# %% tags=["hide-input"]
+Markdown(tables.answer(facts))
+
+# %% tags=["hide-input"]
+charts.bars(
+    tables.by_ground(facts),
+    "ground",
+    "facts",
+    caption="What a fact rests on",
+    under="facts in use; our own estimates state their formula and mostly carry a range",
+)
+
+# %% [markdown]
+# ## Why this page exists
+#
+# A performance model is only as good as the figures that go into it, and vendors, analysts and logs do not agree on them. So each figure
+# of this book is a row of a table, a *fact*. A fact says what a source printed, in its own unit, and where it stands in that source. It is converted
+# once, when it is loaded. No formula holds a constant of a machine.
+#
+# Facts carry one of four letters. **A** is a vendor's specification. **B** is a vendor's talk or page. **C** was measured or reported by others. **D** is an
+# estimate of ours, whose formula stands in its note.
+#
+# ## From a printed figure to an answer
+#
+# Follow one figure: all facts on a quantity of an entity, with what was decided about each. *Chosen* is what the models use, *rejected* is
+# set aside with a reason, and *open* is a rival that widens the range of every answer. The reasons stand in [Where do the sources disagree, and
+# what did we decide?](contradictions.ipynb)
+
+# %%
+rows = facts[(facts.entity == entity) & (facts.quantity == quantity)]
+charts.table(tables.followed(rows), caption="All that sources say of the figure", download="followed")
+
+# %% [markdown]
+# A chip is built from its facts in use. Its `sources` name the fact behind each field, and its `range` holds the open rivals.
+
+# %%
+chip = tm.chip("trainium3")
+fields = ["hbm_bytes_per_s", "hbm_bytes", "tdp_w", "hop_s"]
+ends = [chip.range(field) for field in fields]
+behind = [", ".join(chip.sources[field]) for field in fields]
+pd.DataFrame({"field": fields, "low": [low for low, _ in ends], "high": [high for _, high in ends], "fact": behind})
+
+# %% [markdown]
+# ## Which facts does an answer stand on?
+#
+# Let $y$ be an answer and $x_i$ the facts that it uses. The elasticity
+#
+# $$E_i = \frac{\partial \ln y}{\partial \ln x_i}$$
+#
+# is the share of a small change of the fact that arrives in the answer. An elasticity of minus one means that the answer falls in proportion, and zero
+# that the fact does not matter here. We measure it by asking the model again with the fact changed. For the decode step of the running case:
+
+# %%
+found = []
+for model in case.PROMISES:
+    best = tm.plan(model, case.request(model), systems=case.SYSTEMS[-1]).best
+    for name, system in tables.changed(best.system, change):
+        step = tm.decode_step(
+            model,
+            system,
+            best.degrees,
+            batch=best.batch,
+            context=best.question.request.mean_context,
+            precision=str(best.precision),
+        )
+        found.append({"model": model, "fact": name, "time_s": float(step.time_s)})
+steps = pd.DataFrame(found)
+steps["elasticity"] = np.log(steps.time_s / tables.unchanged(steps)) / np.log1p(change)
+
+# %% tags=["hide-input"]
+charts.bars(
+    steps[steps.fact != tables.UNCHANGED],
+    "fact",
+    "elasticity",
+    "model",
+    caption="How much of a fact's change reaches the step",
+    under="decode step of the running case on the largest rack, without speculation",
+)
+
+# %% [markdown]
+# A bar that ends left of zero belongs to a rate: the faster it is, the shorter is the step. The sum of the bars of one model stays below one,
+# because part of the step is time of software that no fact of the chip shortens.
+#
+# ## Find a fact
+#
+# These are the facts in use for the chips of Trainium. Type words, such as a chip and a quantity.
+
+# %%
+used = tables.in_use(tm.facts())
+charts.table(used, caption="Facts on the chips of Trainium and the racks of the case", download="facts", find=True)
+
+# %% [markdown]
+# ## Check: do the facts give the totals that vendors print?
+#
+# A fact can be copied wrongly. AWS prints the totals of whole instances too, and these must be the number of chips times our figure for one chip.
+
+# %%
+totals = []
+for name in tables.INSTANCES:
+    system = tm.system(name)
+    ours = {"hbm_bytes": system.chip.hbm_bytes, "hbm_bytes_per_s": system.chip.hbm_bytes_per_s}
+    totals += tables.totals(facts, name, system.domain_chips, ours)
+charts.table(pd.DataFrame(totals), caption="Printed totals of instances beside ours", download="totals")
+
+# %% [markdown]
+# Where the two differ by a tenth of a percent or so, a source rounded. Larger differences are treated in [Where do the sources disagree, and what did we
+# decide?](contradictions.ipynb)
+#
+# ## What is left out
+#
+# Facts on prices age fastest; each row has the date of its source. Nobody prints the watts of a Trainium chip at work, the price that AWS pays
+# for it, or how often its links fail. These are estimates, and the chapters on power, cost and failures say what they assume.
+
+# %% [markdown]
+# ```{admonition} Takeaway
+# :class: tip
+# Ask of each number which fact it stands on, and how far it moves when that fact does. Few facts matter for one answer.
+# ```
+
+# %% [markdown]
+# ## Problems
+#
+# **1.** The bandwidth of HBM is printed as 4.9 TB/s by one source and as 4.7 TB/s by another. By how much does a step change that
+# spends 60 % of its time on reads?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# The reads take $4.9/4.7 = 1.043$ times as long. The step grows by $0.6 \times 4.3\,\% = 2.6\,\%$.
+# ```
+#
+# **2.** An answer has an elasticity of −0.5 to a fact that is uncertain by 20 %. How uncertain is the answer from this fact alone?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# About $0.5 \times 20\,\% = 10\,\%$.
+# ```
+#
+# **3.** Why is a printed total a better check than a second page that prints the same figure per chip?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# The second page may have been copied from the first. A total was computed by somebody from the figure and a count, so that an error in either shows.
+# ```
+
+# %% [markdown]
+# ## Evidence
+
+# %% tags=["hide-input"]
+charts.table(
+    tables.estimates(facts), caption="Every estimate of ours, with its formula", download="ours", file_only=True
+)
+
+# %% tags=["hide-input"]
+charts.table(facts, caption="Every fact", download="all-facts", file_only=True)
+
+# %% [markdown]
+# ## Sources
+
+# %% tags=["hide-input"]
+charts.table(common.bibliography(facts.source), caption="All sources", download="sources")

@@ -1,0 +1,49 @@
+"""The chapter on facts: totals and shares by hand, systems with one fact changed, and what is refused."""
+
+import numpy as np
+import pytest
+
+import trnmodel as tm
+from trnbook.chapters import data
+from trnmodel.arguments import UnanswerableError
+
+
+def test_a_printed_total_is_chips_times_one():
+    """AWS prints 46.4 TB/s for the 16 chips of a trn2.48xlarge, 2.9 TB/s each."""
+    (row,) = [
+        row
+        for row in data.totals(tm.facts(), "trn2.48xlarge", 16, {"hbm_bytes_per_s": 2.9e12})
+        if row["printed"] == 46.4e12
+    ]
+    assert row["computed"] == pytest.approx(46.4e12)
+    assert abs(row["difference"]) < 1e-12
+
+
+def test_each_change_changes_one_fact():
+    spec = tm.system("trn3-nl72x2-pcie160")
+    found = dict(data.changed(spec, 0.25))
+    assert found[data.UNCHANGED] is spec
+    assert found["HBM bandwidth"].chip.hbm_bytes_per_s == 1.25 * spec.chip.hbm_bytes_per_s
+    assert found["HBM bandwidth"].chip.peak_flop_per_s == spec.chip.peak_flop_per_s
+    assert found["lane of a link"].lane_bytes_per_s_per_dir == 1.25 * spec.lane_bytes_per_s_per_dir
+    assert found["latency of a hop"].chip.hop_s == 1.25 * spec.chip.hop_s
+
+
+def test_a_chip_that_reads_faster_makes_a_shorter_step_and_no_fact_of_time_does():
+    spec, times = tm.system("trn2.48xlarge"), {}
+    for name, system in data.changed(spec, 0.1):
+        if not np.isnan(system.lane_bytes_per_s_per_dir) or name != "lane of a link":
+            step = tm.decode_step("llama-3.3-70b", system, tm.Mapping(tp=32), batch=4, context=4096)
+            times[name] = float(step.time_s)
+    assert times["HBM bandwidth"] < times[data.UNCHANGED] <= times["latency of a hop"]
+
+
+def test_every_fact_in_use_is_counted_once():
+    facts = tm.facts()
+    assert data.by_ground(facts).facts.sum() == (facts.status != "rejected").sum()
+
+
+@pytest.mark.parametrize(("entity", "quantity"), [("trainium9", "hbm_bytes"), ("trainium3", "<b>")])
+def test_what_no_fact_is_about_is_refused(entity, quantity):
+    with pytest.raises(UnanswerableError, match=r"entity|quantity"):
+        data.known(tm.facts(), entity, quantity)
