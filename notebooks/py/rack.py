@@ -17,273 +17,226 @@ system: str = "trn3-nl72x2-pcie160"
 compared_system: str = "trn2-ultraserver"
 
 # %% tags=["hide-input"]
-from IPython.display import Markdown
+import numpy as np
+import pandas as pd
+from IPython.display import Markdown, display
 
 import trnmodel as tm
 from trnbook import charts
-from trnbook.chapters import common, guard
+from trnbook.chapters import common
 from trnbook.chapters import rack as tables
-from trnbook.charts import language
-from trnbook.shared import fabrics as compare
-from trnbook.shared import ledger, rack_drawing
-from trnmodel.fabric import what_if as audit
-from trnmodel.units import GB
+from trnbook.shared import case
 
-spec, other = tm.system(system), tm.system(compared_system)
-guard.links(system=spec, compared_system=other)
-net = tm.topology(spec)
-switches = sum(net.switch_counts.values())
-TORUS = ["trn1.32xlarge", "trn2.48xlarge", "trn2-ultraserver", "trn3-nl16-torus", "trn3-nl32x2-torus"]
-NL32 = [f"trn3-nl32x2-{tray}" for tray in ("pcie160", "pcie320", "ualink")]
-NL72 = [f"trn3-nl72x2-{tray}" for tray in ("pcie160", "pex90144", "pcie320", "ualink")]
-mapped = [tm.topology(it) for it in compare.lane_maps(spec)]
+spec, other = tables.check(system, compared_system)
+Markdown(tables.answer(tm.topology(spec), tm.topology(other)))
 
 # %% tags=["hide-input"]
-also = [f", by AWS's own lane map {sum(it.switch_counts.values())} (our estimate, D)" for it in mapped]
-sends = [f"; by AWS's own lane map {tables.by_medium(it)}" for it in mapped]
-Markdown(
-    common.card(
-        spec.domain_chips,
-        f"in {spec.name}, with {f'{switches:,} switches' if switches else 'no switch'}{''.join(also)} and "
-        f"{tm.units.counted(net.graph.number_of_edges(), 'link')}, all counted on its graph",
-        unit="chips" if spec.domain_chips > 1 else "chip",
-        mark="ideal",
-        rival=f"{other.name} with {tm.units.counted(other.domain_chips, 'chip')}",
-        proof="Check: counts that are not ours",
-        more=(
-            f"Each chip sends one way into the scale-up fabric {tables.by_medium(net)}{''.join(sends)}.\n\n"
-            if net.graph.number_of_edges()
-            else "It has no scale-up fabric.\n\n"
-        )
-        + ledger.rests_on(
-            *(
-                name
-                for it in mapped
-                for name in ledger.estimated(it.system, "pcb_switches_per_tray", "switches_per_plane")
-            )
-        ),
-    )
-)
+tables.front(spec)
 
 # %% [markdown]
-# ## Notation
+# Compute **trays** hold the chips, and switch trays hold the switches that join them. One rack has several names: AWS sells *Trn3 Gen2
+# UltraServers*, which SemiAnalysis calls *Trainium3 NL72x2 Switched*. NL stands for NeuronLink, and 72x2 for two racks of 72 chips
+# that work as one machine.
+#
+# ## The running case
+#
+# Two models on three systems run through the whole book. The last line of the table is this chapter's.
+
+# %%
+case.table("rack")
+
+# %% [markdown]
+# ## Why does it matter what joins the chips?
+#
+# A large model is spread over several chips. They work on the same token, and they wait for each other many times in each step. How long
+# they wait depends on what joins them. Within a rack, or a pair of racks, that is the **scale-up** network of this chapter. Beyond it lies
+# [the **scale-out** network](scale-out.ipynb), which reaches further and is far slower.
+#
+# A **lane** is the smallest connection: a few wires that carry a fixed number of bytes per second each way. A chip has a fixed number of
+# lanes, and the designer of the rack decides where they end. Lanes to the same place form a **link**.
+#
+# * On a **torus**, links end at a few neighbours. The chips in between forward a message to any other chip.
+# * With **switches**, links end at switches, and a switch passes a message on to any of its other links.
+#
+# One switch has too few links for all chips of a large rack. So the chips are divided into **planes**. The switches of a plane reach all
+# of its chips and no others. A message to a chip of another plane first goes to a neighbour on its own tray. For racks with switches, choose
+# a path above the chart and follow it. Lanes on the *backplane* end at switch trays, and those on the *pcb*, the board, stay within a tray.
 
 # %% tags=["hide-input"]
-charts.table(
-    common.notation(common.of_fabric(spec)),
-    caption=f"What this chapter calls things, for {spec.id}; confidence D is our own estimate",
-    download="notation",
-)
+tables.graph(spec)
 
 # %% [markdown]
-# A **switch plane** is a set of rack switches that reaches only the chips of one place on their trays. **Lanes** are PCIe
-# lanes, **links** are bundles of lanes (x8, x16), and a rate is always one way.
+# ## What can one chip send?
 #
-# ## The model
+# Count its lanes by where they end. With $n_i$ lanes of kind $i$, each of rate $r$, a chip sends at most its **injection bandwidth**
 #
-# A rack is a graph of chips and switches. An edge carries $n$ active lanes of rate $r$; redundant lanes idle.
+# $$ B = r \sum_i n_i . $$
 #
-# $$b_{chip} = \sum_{media} n_{medium}\, r .$$
+# All of these lanes must end at something. Let the $N_p$ chips of a plane bring $n$ lanes each, and let a switch give each of them a port of $w$
+# lanes. A switch with $L$ lanes then serves at most $L/w$ chips, and the plane has $S$ switches:
 #
-# **By hand.** A Trainium3 chip of a switched rack has 64 lanes on its board, 64 on the backplane and 16 to the other rack:
-# 144 lanes of PCIe Gen6 at 8 GB/s are 1,152 GB/s one way, which the deep dive prints as 1.2 TB/s.
+# $$ N_p\,n = S\,N_p\,w, \qquad N_p \le \frac{L}{w} . $$
 #
-# **Two lane maps.** AWS's own page of the same rack prints four, five and two links of Gen6 x8 instead: 32, 40 and 16 lanes, 256 +
-# 320 + 128 = 704 GB/s. The two texts are not reconciled. This book counts with the deep dive, which alone tells lanes by medium and
-# which of them are spare, and gives both wherever the answer moves; how many switches carry AWS's lanes is our estimate (D).
+# **By hand.** Take NL72x2 as SemiAnalysis describes it. A chip has 64 lanes to the other chips of its tray, and as many to the switch
+# trays. Another 16 go to its partner in the second rack. A lane of PCIe Gen6 carries 8 GB/s, so $B = 144 \times 8 = 1152$ GB/s.
+#
+# A rack switch has $160/8 = 20$ ports. A plane takes one chip of each of the 18 trays and needs $64/8 = 8$ switches. Four planes with two
+# spare switches each make $4 \times 10 = 40$. On a board, four chips bring $4 \times 64$ lanes to switches of 32 lanes, which are eight per
+# tray and 144 per rack. Together that is 184.
 
 # %%
-counted = [tm.topology(it).injection_bytes_per_s_per_dir / GB for it in ("trn3-nl72x2-pcie160", common.LANE_MAP)]
-assert counted == [144 * 8, 88 * 8]
-" and ".join(f"{rate:,.0f} GB/s" for rate in counted)
+nl72, lanes, lane_rate, chips = "trn3-nl72x2-pcie160", 64 + 64 + 16, 8e9, 144  # yours to change
+gathered = tm.collective("all_gather", 1e12, nl72, efficiencies="ideal")  # bounded by injection
+assert np.isclose(gathered.lower_bound_s, (chips - 1) / chips * 1e12 / (lanes * lane_rate))
+switches = 4 * (64 // 8 + 2) + 18 * 4 * 64 // 32  # in the rack, and on the boards
+assert tm.topology(nl72).switch_counts.total() == 2 * switches == 2 * 184
 
 # %% [markdown]
-# ## The rack, link by link
+# ## How far apart are two chips, and what do all share?
 #
-# Point at a chip or a switch to see its links. Where a printed count disagrees with the graph, the check below says which holds: a
-# rack of NL72x2 has 18 trays of four chips, 72; the 64 that the text once gives it are the chips of both racks of NL32x2.
-
-# %%
-nodes, links = rack_drawing.drawing(spec)
-charts.topology(
-    nodes,
-    links,
-    caption=f"{tm.units.counted(spec.domain_chips, 'chip')}, {f'{switches} switches' if switches else 'no switch'}, and every link",
-    under=spec.name,
-)
-
-# %%
-composition = audit.parts_table(spec)[["part", "counted", "how", "printed", "verdict"]]
-charts.table(composition, caption=f"Parts of {spec.name}, counted on the graph", download="parts")
-
-# %% [markdown]
-# ## Torus and switched, drawn
-
-# %%
-other_nodes, other_links = rack_drawing.drawing(other)
-charts.topology(
-    other_nodes,
-    other_links,
-    caption=f"{tm.units.counted(other.domain_chips, 'chip')}, and every link",
-    under=other.name,
-)
-
-# %%
-small_nodes, small_links = rack_drawing.drawing("trn3-nl32x2-pcie160")
-charts.topology(
-    small_nodes, small_links, caption="Two chips a tray on two planes", under="NL32x2 with 160-lane switches"
-)
-
-# %% [markdown]
-# ## All systems side by side
-
-# %%
-everyone = tables.fabrics(dict.fromkeys([*TORUS, *NL32, *NL72, common.LANE_MAP]))
-charts.table(everyone, caption="Fabrics: parts, hops between chips, rates one way", download="fabrics")
-
-# %%
-kinds = everyone.system.map(language.called).str.extract(r"Trainium3 (?P<rack>NL\d+x2) (?P<tray>.+)")
-kinds["estimate"] = everyone.system == common.LANE_MAP
-charts.bars(
-    everyone.assign(**kinds)[everyone.switches > 0],
-    x="tray",
-    y="switches",
-    color="rack",
-    caption="Larger switches thin out the trays",
-    under="most switches of NL72x2 sit on its boards; AWS's lanes take fewer (our estimate, D)",
-)
-
-# %% [markdown]
-# ## One thing, many names
+# A message passes $f$ chips that forward it and $s$ switches. Each chip that sends or forwards takes a *hop* $\alpha$, and each switch a
+# shorter time $t_s$. Then $m$ bytes flow at the rate $b$ of the narrowest link:
 #
-# AWS, its supply chain and its runtime name the same rack differently.
+# $$ t = (1 + f)\,\alpha + s\,t_s + \frac{m}{b} . $$
+#
+# On a torus whose axes are rings of $k_i$ chips, $N$ in all, the mean distance grows with the torus:
+#
+# $$ \bar d = \frac{N}{N-1} \sum_i \frac{\lfloor k_i^2/4 \rfloor}{k_i} . $$
+#
+# Now let all chips send at once. Cut the machine into halves where the fewest lanes cross. What they carry one way is the **bisection
+# bandwidth**. A torus is cut twice through each ring of its longest axis, of $k$ chips and links of rate $b$. A pair of racks is cut through
+# the $n_x$ lanes of each chip to its partner:
+#
+# $$ B_\text{torus} = 2\,\frac{N}{k}\,b, \qquad B_\text{racks} = \frac{N}{2}\,n_x\,r . $$
+#
+# In an **all-to-all**, every chip sends to every other one. The $(N/2)^2$ pairs across the cut share it, so no pair gets more than
+#
+# $$ \lambda \le \frac{B_\text{cut}}{(N/2)^2} . $$
+#
+# **By hand.** The farthest chips of NL72x2 lie in different racks, trays and planes. Three chips send or forward, at 1.5 µs each, and two
+# switches take 0.115 µs each, so a message without bytes takes $4.73$ µs. Between the racks, $72^2$ pairs share $72 \times 128$ GB/s, which
+# leaves each pair 1.8 GB/s.
 
 # %%
-charts.table(tables.names(), caption="What each system is called, and by whom", download="names")
-
-# %% tags=["hide-output"]
-known = tm.names_table()
-charts.table(
-    known[known.id.str.startswith(("trn", "inf"))],
-    caption="Every name with its source",
-    download="all-names",
-    file_only=True,
-)
+alone = {"in_graph": True, "rate_share": 1.0}  # the links alone: no launch from the host, no loss
+empty = tm.collective("all_to_all", 0, nl72, **alone)
+assert np.isclose(empty.time_s, 3 * 1.5e-6 + 2 * 0.115e-6)
+full = tm.collective("all_to_all", 1e9, nl72, alpha_s=0.0, **alone)  # four ranks per chip
+assert np.isclose(full.time_s, 4 * 1e9 / chips / (72 * 16 * lane_rate / 72**2), rtol=1e-3)
 
 # %% [markdown]
-# ## What fails, and what it costs
+# ## How do systems compare?
+#
+# Ask the same of each system. The latency is that of an all-to-all without bytes, which waits for the farthest chip.
 
 # %%
-left = audit.shares_left(spec)
-charts.table(left, caption=f"Share left of each capacity of {spec.name}", download="failures") if len(
-    left
-) else Markdown(f"{spec.name} has no link to lose.")
-
-# %%
-small, large = tm.system(NL32[0]), tm.system(NL72[0])
-fifth = audit.alternatives(small)["fifth-switch-tray"]
-lost = audit.lost([it for it in (large, tm.system(common.LANE_MAP), small, fifth) if it.id != spec.id])
-if spec.fabric == "planes":
-    lost.insert(1, spec.id, lost.failure.map(left.set_index("failure").rack_all_to_all))
-charts.table(lost, caption="Share left of the all-to-all of a rack; a fifth tray takes over in NL32x2", download="lost")
-
-# %% tags=["hide-input"]
-pulled = lost.set_index("failure").loc["one switch tray"]
-retimers = {it.id: audit.parts(it)["retimers"][0] for it in (large, small)}
-Markdown(
-    f"**A switch tray pulled** leaves a rack of {large.name} {pulled[large.id]:.0%} of its all-to-all: its trays hold spare switches. "
-    f"{small.name} has {small.switch_trays_per_rack:g} trays, and its {small.scaleup_lanes_redundant:g} redundant lanes a chip end at none: {pulled[small.id]:.0%}. "
-    f"The text says that there are designs with five, for hot swap; these would keep {pulled[fifth.id]:.0%}. By AWS's own lane map, "
-    f"which names no spare lane, a rack of NL72x2 keeps {pulled[common.LANE_MAP]:.0%}. Retimers fail too and are not in the tables: "
-    f"{retimers[large.id]:g} in {large.name}, {retimers[small.id]:g} in {small.name}."
-)
+rows = []
+for name in tables.family(spec):
+    far = tm.collective("all_to_all", 0, name, algorithm="direct", **alone)
+    rows.append(tables.fabric(tm.topology(name), far))
+short = "Switches shorten the way, and lanes set the rates"
+charts.table(pd.DataFrame(rows), caption=short, download="fabrics")
 
 # %% [markdown]
+# Over both racks, switches exchange no more than the torus, because few lanes reach the second rack.
+# [Torus or switch?](torus-or-switch.ipynb) asks what either is worth.
+#
+# ## How many chips does a replica need?
+#
+# A **replica** is a group of chips that holds one copy of a model and serves requests with it. `tm.plan` finds the deployment with the
+# most tokens per chip that keeps the promise to each user.
+
+# %%
+plans = {}
+for model in ("deepseek-v3", "llama-3.3-70b"):
+    for name in case.SYSTEMS:
+        plans[model, name] = tm.plan(model, case.request(model), systems=name).best
+        assert plans[model, name].chips == case.value(tables.LINE, model, name)
+tables.replicas(plans)
+
+# %% [markdown]
+# The mixture of experts needs many chips for its weights, but its exchanges never leave the rack. The dense model fits into one chip and
+# leaves the network idle.
+#
 # ## Check: counts that are not ours
 #
-# The deep dive prints parts; the graph counts them.
-
-# %%
-checked = tables.verdicts([*TORUS[1:], *NL32, *NL72])
-shown = ["system", "part", "counted", "printed", "verdict", "locator"]
-charts.table(checked[shown], caption="Printed parts against counted", download="verdicts")
-
-# %%
-paths = audit.hops_table(spec)
-shown = ["part", "counted", "printed", "verdict", "locator", "how"]
-charts.table(paths[shown], caption=f"Switches and forwarding chips on paths of {spec.id}", download="paths")
+# SemiAnalysis prints how many parts a rack holds. We count the same parts on the graph, which is built from lanes and ports alone.
 
 # %% tags=["hide-input"]
-own = checked[checked.verdict.isin(["agrees", "disagrees"])]
-apart = own[own.verdict == "disagrees"].drop_duplicates(["part", "printed"])
-Markdown(
-    f"{len(own)} printed counts, of which {(checked.verdict == 'agrees').sum()} agree. The text is at odds with itself on: "
-    + "; ".join(
-        f"{row.part} ({row.printed} printed, {f'{row.counted:.0%}' if '%' in row.printed else f'{row.counted:g}'} counted: {row.how})"
-        for row in apart.itertuples()
-    )
-    + "."
-)
+charts.table(tables.parts(spec), caption="Parts as counted, and as a source prints them", download="parts")
 
 # %% [markdown]
-# **Statement against statement.** Each disagreement of a text with itself or with another, with its arithmetic:
+# Where counts of NL72x2 disagree, SemiAnalysis contradicts itself: 18 trays of four chips are not 64 chips. It also prints how many chips
+# and switches lie on three paths, and the graph finds the same numbers.
+#
+# ## What moves the answer, and what is left out
+#
+# **Lanes.** AWS's own page prints fewer lanes than SemiAnalysis, and nobody has reconciled the two. This book counts with SemiAnalysis, which
+# alone says where the lanes end and which are spare. It shows AWS's reading wherever an answer depends on it:
 
 # %%
-charts.table(ledger.contradictions(), caption="Texts against themselves and each other", download="contradictions")
+ask = {"message_bytes": 8e6, "chips": 72, **alone}  # in one rack
+aws = tm.collective("all_to_all", system="trn3-nl72x2-aws-lanes", **ask)
+longer = float(aws.time_s / tm.collective("all_to_all", system=nl72, **ask).time_s)
+Markdown(f"With AWS's lanes an all-to-all of 8 MB in a rack takes {longer:.2f} times as long.")
 
 # %% [markdown]
-# ## What moves the answer
-#
-# Where the text is silent, an assumption stands in `data/` with its alternatives:
-
-# %%
-other_readings = audit.readings(spec)
-charts.table(other_readings, caption="Other readings of the text, and what they change", download="assumptions") if len(
-    other_readings
-) else Markdown(f"No text about {spec.name} is silent on its fabric.")
-
-# %% [markdown]
-# ## What is left out
-#
-# Power and its shelves, dimensions beyond the count of racks, the front-end network. What the fabric is worth to a
-# collective is chapter 5, what the trays are worth chapter 6.
+# **Hops.** AWS documents 1 to 2 µs for a hop of its rings. We assume the middle for every hop, because nobody has published a measurement on
+# switches. **Failures.** A spare switch takes over in NL72x2. NL32x2 has no spare switch tray and loses a quarter of its all-to-all with one.
+# **Left out** are power shelves, cooling and retimers. [Which switch tray?](switch-tray.ipynb) asks what newer switches would change.
 
 # %% [markdown]
 # ```{admonition} Takeaway
 # :class: tip
-# Count a rack from its lanes: 144 active lanes a chip (88 by AWS's page) explain the bandwidth, the cables and the switches of every tray.
+# Count lanes. How many a chip has sets what it can send, where they end sets how far a message travels, and the fewest that cross
+# a cut set what all chips can exchange at once.
 # ```
 
 # %% [markdown]
 # ## Problems
 #
-# **1.** How many 160-lane switches would one plane of NL72x2 need if no lane were redundant?
+# **1.** How many switches of 160 lanes would one plane of NL72x2 need if they used all of their lanes and none were spare?
 #
 # ```{admonition} Answer
 # :class: dropdown
-# 18 chips of one position bring 64 backplane lanes each: 18 x 64 / 144 lanes in use (18 ports of x8) = 8.
+# The 18 chips bring 64 lanes each: $18 \times 64 / 160 = 7.2$, so eight. With eight, each switch uses 18 of its 20 ports.
 # ```
 #
-# **2.** Why does the PEX90144 not fit twenty x8 ports?
+# **2.** A 4x4 torus has links of 128 GB/s. How many links does a message travel on average, and what does each pair get of an all-to-all?
 #
 # ```{admonition} Answer
 # :class: dropdown
-# 144 lanes at x8 are 18 ports, exactly the 18 chips of a plane; nothing is spare.
+# Each ring of four adds one link on average: $\bar d = \frac{16}{15}\,(1 + 1) = 2.1$. The bisection is $2 \times 4 \times 128 = 1024$ GB/s,
+# and $8^2$ pairs share it: 16 GB/s each.
 # ```
 #
-# **3.** What share of a chip's scale-up bandwidth crosses to the other rack?
+# **3.** A pair of chips in one rack of NL32x2 gets 17 GB/s of an all-to-all. How many lanes to the second rack would each chip need for
+# pairs across the racks to get as much?
 #
 # ```{admonition} Answer
 # :class: dropdown
-# 16 of 144 active lanes: 11 %; by AWS's lane map 16 of 88: 18 %.
+# $\lambda = 32\,n_x\,r / 32^2$, so $n_x = 32 \times 17 / 8 = 68$ lanes. It has 16.
 # ```
+
+# %% [markdown]
+# ## Evidence
+#
+# ```{admonition} What do sources disagree on?
+# :class: dropdown
+# * **Chips per rack of NL72x2.** SemiAnalysis prints 64 in one place, and 18 trays of four chips in another. We use the trays.
+# * **Lanes to the second rack.** SemiAnalysis calls them less than a tenth of the backplane's. By its own count of lanes they are a quarter.
+# * **Ports of the backup switch.** SemiAnalysis exchanges the numbers of its wide and its narrow ports.
+# * **Lanes per chip.** SemiAnalysis counts 144 in use, AWS's page 88. How many switches AWS's lanes need is our estimate (confidence D).
+# ```
+
+# %% tags=["hide-input"]
+evidence = tables.evidence(spec)
+display(*(charts.table(rows, caption=what, download=name, file_only=True) for what, (name, rows) in evidence.items()))
 
 # %% [markdown]
 # ## Sources
 
 # %% tags=["hide-input"]
 used = tm.facts()
-used = used[
-    used.entity.isin([spec.id, spec.chip.id, "trn3-switched", "jbog-rack", *TORUS, *NL32, *NL72, common.LANE_MAP])
-]
+used = used[used.entity.isin([spec.chip.id, other.id, "trn3-switched", "jbog-rack", *tables.family(spec)])]
 charts.table(common.bibliography(used.source), caption="Sources of the figures in this chapter", download="sources")

@@ -1,62 +1,181 @@
-"""Racks: their fabrics side by side, their names, and their parts as counted and as printed."""
+"""Racks: the answer in one card, fabrics in a row, distances, names, and parts as counted and as printed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import pandas as pd
+from IPython.display import Markdown
 
+from trnbook import charts
+from trnbook.chapters import common, guard
+from trnbook.drawings import racks as drawings_of
+from trnbook.drawings import svg
+from trnbook.drawings.svg import Drawing
+from trnbook.shared import case, ledger, rack_drawing
+from trnbook.shared.fabrics import lane_maps
 from trnmodel.arguments import listed
 from trnmodel.catalog import load
 from trnmodel.catalog.systems import System, systems
 from trnmodel.catalog.systems import system as find_system
 from trnmodel.fabric import what_if
+from trnmodel.fabric.collectives import Collective
 from trnmodel.fabric.graph import Topology, topology
-from trnmodel.units import format_quantity
+from trnmodel.search.choice import Choice
+from trnmodel.units import counted
+
+if TYPE_CHECKING:
+    from altair import LayerChart
+
+PRINTED = [  # systems with parts that a source prints
+    *("trn2.48xlarge", "trn2-ultraserver", "trn3-nl16-torus", "trn3-nl32x2-torus"),
+    *(f"trn3-nl32x2-{tray}" for tray in ("pcie160", "pcie320", "ualink")),
+    *(f"trn3-nl72x2-{tray}" for tray in ("pcie160", "pex90144", "pcie320", "ualink")),
+]
+MOST_PARTS = 7  # rows of a table that a reader sees
+FIRST = ("chips per rack", "host CPUs", "switches per rack", "rack switches per rack", "board switches per rack")
 
 
-def fabrics(systems: Iterable[str | System]) -> pd.DataFrame:
-    """Compare fabrics: chips, switches, hops, injection, bisection and all-to-all capacity.
-
-    Returns
-    -------
-    table : pandas.DataFrame
-        One row per system; rates are one way, all-to-all is per ordered pair of chips, hops are between chips.
+def check(system: str | System, compared_system: str | System) -> tuple[System, System]:
+    """Return both systems of the chapter, which must join several chips by links whose rate is published.
 
     Examples
     --------
-    >>> fabrics(["trn3-nl72x2-pcie160"]).set_index("system").switches.to_dict()
-    {'trn3-nl72x2-pcie160': 368}
+    >>> [spec.id for spec in check("trn2.48xlarge", "trn1.32xlarge")]
+    ['trn2.48xlarge', 'trn1.32xlarge']
     """
-    rows = []
-    for net in map(topology, listed("systems", systems)):
-        hops = net.hop_histogram("intermediate")
-        rows.append(
-            {
-                "system": net.system.id,
-                "chips": net.system.domain_chips,
-                "racks": net.system.racks,
-                "switches": sum(net.switch_counts.values()),
-                "most_between": max(hops, default=0),
-                "mean_between": sum(h * n for h, n in hops.items()) / max(sum(hops.values()), 1),
-                "injection_bytes_per_s_per_dir": net.injection_bytes_per_s_per_dir,
-                "bisection_bytes_per_s_per_dir": net.bisection_bytes_per_s_per_dir,
-                "all_to_all_bytes_per_s": net.all_to_all_bytes_per_s_per_pair(),
-            }
+    specs = {"system": find_system(system), "compared_system": find_system(compared_system)}
+    guard.links(**specs)
+    for name, spec in specs.items():
+        guard.need(spec.domain_chips > 1, f"{name} = {spec.id!r} is a single chip, which no link joins to another")
+    return specs["system"], specs["compared_system"]
+
+
+def per_rack(spec: System) -> tuple[int, str]:
+    """Return the chips of a rack, or of a system that fills none or whose racks no source counts, and where they are.
+
+    Examples
+    --------
+    >>> per_rack(find_system("trn3-nl72x2-pcie160")), per_rack(find_system("trn1.32xlarge"))
+    ((72, 'a rack of'), (16, ''))
+    """
+    racks = spec.racks if spec.racks >= 1 else 1.0
+    return int(spec.domain_chips / racks), "a rack of" if spec.racks >= 1 else ""
+
+
+def answer(net: Topology, other: Topology) -> str:
+    """Return the card that opens the chapter: the chips of a rack, what joins them, and how sure that is.
+
+    Examples
+    --------
+    >>> print(answer(topology("trn2.48xlarge"), topology("trn2-ultraserver")).splitlines()[0])
+    > **16 chips** (ideal): in trn2.48xlarge, joined by 32 links and no switch.
+    """
+    spec, (chips, where) = net.system, per_rack(net.system)
+    groups = round(spec.domain_chips / chips)
+    switches, links = sum(net.switch_counts.values()) / groups, len(net.graph.edges) / groups
+    joined = counted(switches, "switch") if switches else f"{counted(round(links), 'link')} and no switch"
+    rival = per_rack(other.system)
+    maps = lane_maps(spec)
+    return common.card(
+        counted(chips, "chip"),
+        f"in {where} {spec.name}, joined by {joined}".replace("  ", " "),
+        mark="ideal",
+        rank="In comparison",
+        rival=f"{counted(rival[0], 'chip')} in {rival[1]} {other.system.name}".replace("  ", " "),
+        proof="Check: counts that are not ours",
+        more="**How sure?** We count on a graph of every chip, switch and link. "
+        + " ".join(
+            f"AWS's own page prints fewer lanes for this rack, with which it would need "
+            f"{sum(topology(name).switch_counts.values()) / groups:g} switches (our estimate, D)."
+            for name in maps
         )
-    return pd.DataFrame(rows)
+        + "\n\n"
+        + ledger.rests_on(
+            *(fact for name in maps for fact in ledger.estimated(find_system(name), *_OF_SWITCHES)),
+        ),
+    )
 
 
-def by_medium(net: Topology) -> str:
-    """Describe the rate at which a chip sends into the fabric, in total and by medium.
+_OF_SWITCHES = ("pcb_switches_per_tray", "switches_per_plane")
+
+
+def front(spec: System) -> Drawing | LayerChart:
+    """Return the front of the racks of a system, or its torus; the chart of its links where neither is known.
 
     Examples
     --------
-    >>> by_medium(topology("trn3-nl72x2-aws-lanes"))
-    '704 GB/s (320 GB/s backplane, 256 GB/s pcb, 128 GB/s cross-rack)'
+    >>> front(find_system("trn1.32xlarge")).id
+    'torus-trn1-32xlarge'
     """
-    media = [f"{format_quantity(rate, 'B/s')} {medium}" for medium, rate in net.injection_by_medium().items()]
-    return f"{format_quantity(net.injection_bytes_per_s_per_dir, 'B/s')} ({', '.join(media) or 'it has no neighbour'})"
+    if not math.isnan(spec.compute_trays_per_rack * spec.chips_per_tray):
+        return drawings_of.rack_front(spec)
+    return drawings_of.torus(spec) if _is_drawn(spec) else link_by_link(spec)
+
+
+def _is_drawn(spec: System) -> bool:
+    """Return whether `front` draws a system."""
+    grid = spec.fabric == "torus" and len(spec.torus_shape) > 1
+    return grid or not math.isnan(spec.compute_trays_per_rack * spec.chips_per_tray)
+
+
+def graph(spec: System) -> LayerChart | Markdown:
+    """Return the chart of the links of a system, or where it stands if `front` is that chart."""
+    return link_by_link(spec) if _is_drawn(spec) else Markdown("The chart at the head of the page is this graph.")
+
+
+def family(spec: System) -> list[str]:
+    """Return systems of all generations to compare, and the chapter's where it is built of NeuronCores.
+
+    Examples
+    --------
+    >>> family(find_system("trn3-nl72x2-ualink"))[-1], len(family(find_system("gb200-nvl72")))
+    ('trn3-nl72x2-ualink', 7)
+    """
+    tori = ["trn1.32xlarge", "trn2.48xlarge", "trn2-ultraserver", "trn3-nl32x2-torus"]
+    mine = [spec.id] if spec.chip.core is not None else []
+    return list(dict.fromkeys([*tori, "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160", common.LANE_MAP, *mine]))
+
+
+def fabric(net: Topology, empty: Collective) -> dict:
+    """Return a row that describes a fabric, with the time of an all-to-all over all its chips that moves no bytes.
+
+    Examples
+    --------
+    >>> from trnmodel.fabric.collectives import collective
+    >>> empty = collective("all_to_all", 0, "trn2.48xlarge", algorithm="direct", in_graph=True)
+    >>> row = fabric(topology("trn2.48xlarge"), empty)
+    >>> row["chips"], row["most_links"], round(row["mean_links"], 2), round(row["latency_s"] * 1e6, 9)
+    (16, 4, 2.13, 6.0)
+    """
+    return {
+        "system": net.system.id,
+        "chips": len(net.chips),
+        "switches": sum(net.switch_counts.values()),
+        "mean_links": net.mean_hops,
+        "most_links": net.diameter,
+        "latency_s": float(empty.time_s),
+        "injection_bytes_per_s_per_dir": net.injection_bytes_per_s_per_dir,
+        "all_to_all_bytes_per_s": net.all_to_all_bytes_per_s_per_pair() * (len(net.chips) - 1),
+    }
+
+
+def parts(spec: System) -> pd.DataFrame:
+    """Return parts of a system as counted and as printed, those that a source prints first, twelve at most.
+
+    Examples
+    --------
+    >>> parts(find_system("trn3-nl72x2-pcie160")).set_index("part").verdict["switches per rack"]
+    'agrees'
+    """
+    table = what_if.parts_table(spec)[["part", "counted", "printed", "verdict", "how"]]
+    order = table.part.map({part: place for place, part in enumerate(FIRST)}).fillna(len(FIRST))
+    silent = table.verdict == "not printed"
+    return table.assign(silent=silent, order=order).sort_values(["silent", "order"], kind="stable", ignore_index=True)[
+        list(table.columns)
+    ][:MOST_PARTS]
 
 
 def names() -> pd.DataFrame:
@@ -88,3 +207,111 @@ def verdicts(systems: Iterable[str | System]) -> pd.DataFrame:
     shown = ["system", "part", "counted", "how", "printed", "verdict", "locator", "note"]
     printed = table[table.verdict != "not printed"][shown]
     return printed.drop_duplicates(["part", "counted", "printed", "locator"], ignore_index=True)
+
+
+LINE = next(one for one in case.LINES if one.chapter == "rack")  # of the running case
+
+
+def replicas(plans: Mapping[tuple[str, str], Choice]) -> Drawing:
+    """Return the drawing of the chips that one replica takes of each system: a frame for each model.
+
+    Parameters
+    ----------
+    plans : mapping of (str, str) to Choice
+        Plans by model and system. [-]
+
+    Returns
+    -------
+    drawing : Drawing
+        The chips of each system, those of a replica highlighted. [-]
+
+    Examples
+    --------
+    >>> drawing = replicas({("llama-3.3-70b", "trn2.48xlarge"): case.choice("llama-3.3-70b", "trn2.48xlarge")})
+    >>> list(drawing.frames), drawing.alt
+    (['llama-3.3-70b'], 'llama-3.3-70b takes 1 of 16 chips of trn2.48xlarge.')
+    """
+    names = list(dict.fromkeys(name for _, name in plans))
+    wide = svg.WIDTH / len(names)
+    marks, frames, said = list[str](), dict[str, list[str]](), list[str]()
+    for place, name in enumerate(names):
+        net = topology(name)
+        boxes = _chips(net, place * wide, wide)
+        marks += [svg.text((place + 0.5) * wide, 16, net.system.name, size=15, bold=True)]
+        marks += [svg.rect(*box, radius=1.5) for box in boxes]
+        for model in dict.fromkeys(model for model, _ in plans):
+            taken = int(plans[model, name].chips)
+            lit = [svg.rect(*box, accent="a", radius=1.5) for box in boxes[:taken]]
+            label = f"{taken} of {counted(len(boxes), 'chip')}"
+            lit.append(svg.text((place + 0.5) * wide, _HIGH - 12, label, size=17))
+            frames.setdefault(model, []).extend(lit)
+            said.append(f"{model} takes {label} of {net.system.name}")
+    return Drawing(
+        "replicas",
+        "No replica of the case reaches into a second rack",
+        _HIGH,
+        marks,
+        frames,
+        note="Each square is a chip, each block is a rack or an instance, and orange chips serve one replica.",
+        alt="; ".join(said) + ".",
+    )
+
+
+_HIGH, _TALL = 222.0, 152.0  # of that drawing, and of a rack in it
+
+
+def _chips(net: Topology, x: float, width: float) -> list[tuple[float, float, float, float]]:
+    """Return the boxes of the chips of a system in the order in which ranks fill it, a rack beside the other."""
+    nodes = net.graph.nodes
+    places: dict[int, list[str]] = {}
+    for chip in drawings_of.ordered(net):
+        places.setdefault(nodes[chip]["rack"], []).append(chip)
+    first = places[0]
+    columns = int(net.system.chips_per_tray) if net.system.fabric == "planes" else math.ceil(math.sqrt(len(first)))
+    rows = math.ceil(len(first) / columns)
+    step = min(_TALL / rows, 30.0)
+    across = min(step * 2, 26.0) if rows > columns else step
+    span = columns * across + 16
+    left = x + (width - len(places) * span + 16) / 2
+    return [
+        (left + rack * span + n % columns * across, 32 + n // columns * step, across - 2.5, step - 2.5)
+        for rack, chips in places.items()
+        for n in range(len(chips))
+    ]
+
+
+def link_by_link(spec: System) -> LayerChart:
+    """Return the chart of every chip, switch and link of a system, with paths to choose where sources name some."""
+    nodes, links = rack_drawing.drawing(spec)
+    return charts.topology(
+        nodes,
+        links,
+        labels=rack_drawing.labels(spec),
+        paths=rack_drawing.paths_drawn(spec),
+        caption="Every lane of a chip ends at a neighbour or a switch",
+        under=spec.name,
+    )
+
+
+def evidence(spec: System) -> dict[str, tuple[str, pd.DataFrame]]:
+    """Return the tables behind the chapter by what they show, each with the name of its file.
+
+    Examples
+    --------
+    >>> [name for name, _ in evidence(find_system("trn1.32xlarge")).values()][:2]
+    ['names', 'all-names']
+    """
+    known = load.names_table()
+    mine = dict.fromkeys([spec.id, *(name for name in family(spec) if find_system(name).fabric == "planes")])
+    tables = {
+        "What each system is called, and by whom": ("names", names()),
+        "Every name with its source": ("all-names", known[known.id.str.startswith(("trn", "inf"))]),
+        "Every printed count of parts, and ours": ("verdicts", verdicts(PRINTED)),
+        f"Switches and forwarding chips on paths of {spec.name}": ("paths", what_if.hops_table(spec)),
+        "Sources against themselves and each other": ("contradictions", ledger.contradictions()),
+        f"Other readings of what sources leave open about {spec.name}": ("assumptions", what_if.readings(spec)),
+        f"Share of each capacity of {spec.name} that one failure leaves": ("failures", what_if.shares_left(spec)),
+        "Share of a rack's all-to-all that one failure leaves": ("lost", what_if.lost(mine)),
+        f"Lanes and latencies of {spec.name}": ("notation", common.notation(common.of_fabric(spec))),
+    }
+    return {what: (name, rows) for what, (name, rows) in tables.items() if len(rows)}

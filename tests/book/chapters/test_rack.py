@@ -1,10 +1,12 @@
-"""Tables of chapter 4: counted against printed, names, failures and readings."""
+"""Racks: counts against print, names, failures, readings, the equations, and what card and drawing show."""
 
 import networkx as nx
 import numpy as np
 import pytest
 
+import trnmodel as tm
 from trnbook.chapters import rack
+from trnbook.shared import case
 from trnbook.shared import fabrics as compare
 from trnmodel.fabric import flow, what_if
 from trnmodel.fabric.graph import topology
@@ -72,8 +74,9 @@ def test_a_failure_that_a_system_cannot_have_is_no_share():
 def test_both_lane_maps_of_a_rack():
     """Switches by AWS's map: 18 boards of four and ten trays of one in each of two racks; 88 lanes of 8 GB/s."""
     (mapped,) = compare.lane_maps("trn3-nl72x2-pcie320")
-    row = rack.fabrics([mapped]).iloc[0]
-    assert (row.switches, row.injection_bytes_per_s_per_dir) == (2 * (18 * 4 + 10), 704 * GB)
+    empty = tm.collective("all_to_all", 0, mapped, algorithm="direct", in_graph=True)
+    row = rack.fabric(topology(mapped), empty)
+    assert (row["switches"], row["injection_bytes_per_s_per_dir"]) == (2 * (18 * 4 + 10), 704 * GB)
     assert (
         compare.lane_maps(mapped)
         == compare.lane_maps("trn2-ultraserver")
@@ -82,10 +85,56 @@ def test_both_lane_maps_of_a_rack():
     )
 
 
-@pytest.mark.parametrize(
-    "text", ["164 (our estimate, D)", "704 GB/s", "75%", "128 in Trainium3 NL32x2 Switched", "fifth-switch-tray"]
-)
-def test_the_executed_chapter_shows_both_lane_maps_and_both_failures(root, text):
+def test_the_card_says_what_a_rack_holds():
+    """L229: 18 trays of four chips; L322: 184 switches a rack; a torus has links and no switch."""
+    nets = {name: topology(name) for name in ("trn3-nl72x2-pcie160", "trn2-ultraserver", "trn3-nl32x2-pcie160")}
+    said = rack.answer(nets["trn3-nl72x2-pcie160"], nets["trn2-ultraserver"])
+    assert "**72 chips** (ideal): in a rack of Trainium3 NL72x2 Switched, joined by 184 switches." in said
+    assert f"{18 * 4 + 10} switches (our estimate, D)" in said
+    # 16 trays of two chips in each of two racks; a chip of a 4 x 4 x 4 torus has six links
+    assert f"32 chips** (ideal): in a rack of Trn2 UltraServer, joined by {32 * 6 // 2} links" in rack.answer(
+        nets["trn2-ultraserver"], nets["trn3-nl32x2-pcie160"]
+    )
+    assert "(D)" not in rack.answer(nets["trn3-nl32x2-pcie160"], nets["trn2-ultraserver"])
+
+
+@pytest.mark.parametrize("name", ["trn1.32xlarge", "trn2.48xlarge", "trn2-ultraserver", "trn3-nl32x2-torus"])
+def test_mean_distance_and_cut_of_a_torus(name):
+    """A ring of k has a mean distance of floor(k^2 / 4) / k, itself included; a cut crosses each of its rings twice."""
+    net, shape = topology(name), tm.system(name).torus_shape
+    chips = int(np.prod(shape))
+    assert net.mean_hops == pytest.approx(chips / (chips - 1) * sum(k * k // 4 / k for k in shape))
+    slowest = min(data["bytes_per_s_per_dir"] for *_, data in net.graph.edges(data=True))
+    assert net.bisection_bytes_per_s_per_dir == pytest.approx(2 * chips / 4 * slowest)
+
+
+@pytest.mark.parametrize("name", ["trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160", "trn3-nl72x2-aws-lanes"])
+def test_a_pair_of_racks_is_cut_at_its_cables(name):
+    """A chip has 16 lanes of 8 GB/s to the other rack, and every pair across the cut gets an equal part."""
+    net = topology(name)
+    half = len(net.chips) // 2
+    assert net.bisection_bytes_per_s_per_dir == pytest.approx(half * 16 * 8 * GB)
+    assert net.all_to_all_bytes_per_s_per_pair() == pytest.approx(half * 16 * 8 * GB / half**2)
+
+
+def test_the_drawing_marks_the_chips_of_a_replica():
+    systems = ["trn2.48xlarge", "trn3-nl72x2-pcie160"]
+    plans = {("deepseek-v3", name): case.choice("deepseek-v3", name) for name in systems}
+    drawing = rack.replicas(plans)
+    taken = sum(int(case.value(rack.LINE, "deepseek-v3", name)) for name in systems)
+    assert "".join(drawing.frames["deepseek-v3"]).count("box-a") == taken
+    assert "".join(drawing.marks).count("<rect") == 16 + 144
+
+
+def test_a_system_without_trays_shows_its_links():
+    assert rack.front(tm.system("trn3-nl72x2-pcie160")).id == "rack-trn3-nl72x2-pcie160"
+    assert len(rack.front(tm.system("gb200-nvl72")).to_dict()["description"]) > 0
+    assert "head of the page" in rack.graph(tm.system("gb200-nvl72")).data
+    assert len(rack.graph(tm.system("inf2.48xlarge")).data) > 0
+
+
+@pytest.mark.parametrize("text", ["82 switches (our estimate, D)", "704", "64 chips", "disagrees"])
+def test_the_executed_chapter_shows_both_lane_maps(root, text):
     assert text in (root / "notebooks" / "rack.ipynb").read_text()
 
 
