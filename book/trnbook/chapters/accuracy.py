@@ -1,34 +1,28 @@
-"""Tables of how wrong the predictions are: by question, blind, by left-out group, and what does not count."""
+"""Tables of how wrong the predictions are: by kind of question and chip, blind, left out, missed, and set aside."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pandas as pd
 
+from trnbook.chapters import common
 from trnmodel.catalog import load
 from trnmodel.catalog.load import DATA
 from trnmodel.evidence.grounds import part
 from trnmodel.evidence.rows import LATER, read_rows
 from trnmodel.evidence.score import NOT_COUNTED, counted, excluded, reasons
-from trnmodel.evidence.tables import (
-    BY,
-    CHIP,
-    COPIES,
-    EXCUSED,
-    FAMILY,
-    GROUPS,
-    LEFT_OUT,
-    OUTSIDE,
-    SOURCE,
-    TARGETS,
-    aside_share,
-)
+from trnmodel.evidence.tables import COPIES, EXCUSED, FITTED, LEFT_OUT, OUTSIDE, SOURCE, TARGETS, accuracy, aside_share
 from trnmodel.evidence.tables import table as lab_table
 from trnmodel.models.transformer import model
+from trnmodel.steps.answers import Step
+from trnmodel.units import MS
 
-BLIND, COVERAGE, RUNS = (DATA / "evidence" / f"{name}.csv" for name in ("blind", "coverage", "residuals_runs"))
-SPLITS = tuple(BY)
-MARKS = {"yes": "reached", "no": "missed", "": "no target"}
+_FOLDER = DATA / "evidence"
+BLIND, PAGES, RUNS, FITS, COVERAGE = (
+    _FOLDER / f"{name}.csv" for name in ("blind", "residuals_pages", "residuals_runs", "residuals", "coverage")
+)
 TITLES = {  # names of a model's parts in the table of blind errors
     "decode": "decode",
     "prefill": "time to first token",
@@ -41,134 +35,242 @@ TITLES = {  # names of a model's parts in the table of blind errors
     "bytes": "bytes read",
 }
 KINDS = {"dense": "dense", "expert": "experts", "hybrid": "hybrids"}
-WANTED = ["target_median", "target_mean", "target_p90"]
-ERRORS = ["median_error", "mean_error", "p90_error"]
+QUESTIONS: Mapping[str, str] = {  # kinds of questions, with the unit in which they are drawn
+    "time per output token": "s",
+    "first token": "s",
+    "time per output token under load": "s",
+    "first token in a queue": "s",
+    "throughput": "tokens/s",
+    "whole request": "s",
+    "pass of an encoder": "s",
+    "step of training": "s",
+    "power of a GPU": "W",
+    "collective": "s",
+    "kernel": "s",
+    "profiles, memory and others": "",
+}
+_OTHER = list(QUESTIONS)[-1]
+_OF_MEANING = {
+    **dict.fromkeys(("decode-step", "decode-throughput"), "time per output token"),
+    **dict.fromkeys(("prefill", "one-prefill", "batch-prefill", "reprefill-throughput"), "first token"),
+    "loaded-step": "time per output token under load",
+    **dict.fromkeys(("queued-prefill", "burst-prefill"), "first token in a queue"),
+    **dict.fromkeys(("served-throughput", "served-requests", "served-input-throughput"), "throughput"),
+    **dict.fromkeys(("generated-throughput", "generated-throughput-batch", "total-throughput"), "throughput"),
+    **dict.fromkeys(("request-latency", "run-per-output-token", "run-per-token"), "whole request"),
+    **dict.fromkeys(("loaded-request", "loaded-per-token"), "whole request"),
+    "forward": "pass of an encoder",
+    "energy-watts": "power of a GPU",
+}
+_OTHER_USES = ("GPUs in tables of Trainium", "steps cut into graphs")
+_OF_GROUP = {  # of the intervals that were held to a page left out
+    **dict.fromkeys(("decode", "expert-decode"), "time per output token"),
+    **dict.fromkeys(("prefill", "expert-prefill"), "first token"),
+    "server": "time per output token under load",
+    **dict.fromkeys(("serving, TTFT in a queue", "TTFT of a burst"), "first token in a queue"),
+    **dict.fromkeys(("serving, throughput", "whole static runs"), "throughput"),
+    "serving, latency of a request": "whole request",
+    "encoder": "pass of an encoder",
+    **dict.fromkeys(("collective", "collective, host", "collective, slots"), "collective"),
+    **dict.fromkeys(("kernel, stack-nki", "framework-trace", "framework-compile"), "kernel"),
+}
+ANY, ELSEWHERE = "all chips", "GPUs and TPUs"
+CHIPS = (ANY, "Trainium1", "Trainium2", "Trainium3", "Inferentia2", ELSEWHERE)
 
 
-def symbols() -> list[tuple[str, ...]]:
-    """Return the chapter's notation: rows of `common.notation`.
+def question_of(use: str, meaning: str) -> str:
+    """Return the kind of question that a row asks, by its use and its meaning.
 
     Examples
     --------
-    >>> [row[0] for row in symbols()]
-    ['e', 'w', 'S', 'n', 'k']
+    >>> question_of("model", "decode-step"), question_of("tuned-gemm", "kernel-time"), question_of("memory", "")
+    ('time per output token', 'kernel', 'profiles, memory and others')
     """
-    return [
-        ("e", "error", "predicted over measured, less one; its size where no sign is said"),
-        ("w", "width", "half the 90 % interval, as a logarithm, from the rows of all other names"),
-        ("S", "score", "Winkler's score: the interval's whole width, and 20 times what a row lies beyond it"),
-        ("n", "cases", "configurations; the rows of one vote once"),
-        ("k", "constants", "constants fitted to a group, lines of data/evidence/calibration.csv"),
-    ]
+    if use in _OTHER_USES:
+        return _OTHER
+    begins = {"train-": "step of training", "kernel-": "kernel", "collective-": "collective", "graph-": "collective"}
+    named = next((kind for start, kind in begins.items() if meaning.startswith(start)), _OTHER)
+    return _OF_MEANING.get(meaning, named)
 
 
-def _ended(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with the error that a chart shows: the median, with the 90th percentile as its upper end."""
-    return table.assign(error=table.median_error, error_low=table.median_error, error_high=table.p90_error)
+def left_out() -> pd.DataFrame:
+    """Return every configuration with the error of a prediction that has not seen its page.
 
-
-def answers(table: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per question: its error on pages that neither fit nor reading has seen, and whether it is met.
+    A group of training runs that has one page alone leaves the model out instead, and one to which nothing was fitted
+    leaves out nothing.
 
     Returns
     -------
     table : pandas.DataFrame
-        question, configurations, error (median) with error_low (the same) and error_high (90th percentile), mean_error,
-        target, coverage, mark ("reached", "missed", "no target"). [-]
+        question, chip, model, where, batch, context, source, measured and error (predicted over measured - 1). [-]
     """
-    rows = table[table.split.eq(SOURCE) & (table.group.isin(GROUPS.values()) | table.target_median.notna())]
-    rows = rows.assign(**{name: rows.group.map(_rival(table)[name]) for name in ("naive_median",)})
-    lines = _ended(rows).assign(mark=rows.reached.map(MARKS))
-    lines = lines.rename(columns={"group": "question", "cases": "configurations", "target_median": "target"})
-    names = "question configurations error error_low error_high mean_error target naive_median noise coverage mark"
-    return lines[names.split()].reset_index(drop=True)
+    pages = pd.read_csv(PAGES)
+    pages = pages[(pages.reading == "cells") & (pages.use != "platform not stated")]
+    runs = pd.read_csv(RUNS)
+    splits = {SOURCE: 0, OUTSIDE: 1, LEFT_OUT: 2}
+    runs = runs[runs.split.isin(splits)].assign(order=lambda rows: rows.split.map(splits))
+    runs = runs.sort_values("order", kind="stable").drop_duplicates("id")
+    rows = pd.concat([pages, runs.assign(use="", context=np.nan, prompt=np.nan)], ignore_index=True)
+    kinds = [question_of(use, meaning) for use, meaning in zip(rows.use, rows.meaning, strict=True)]
+    names = ["question", "chip", "model", "where", "batch", "context", "prompt", "meaning", "source", "measured"]
+    return rows.assign(question=kinds)[[*names, "error"]]
 
 
-def _rival(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the errors of the naive rival by group, which is fitted without a model."""
-    return table[table.split == LEFT_OUT].set_index("group")
+def points(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return what is drawn of `left_out`: measured beside predicted, in the unit of each question.
 
-
-def strangers(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the error of each group as a stranger meets it, beside that of an unseen model and of the chip's software.
-
-    Returns
-    -------
-    table : pandas.DataFrame
-        group, cases, pages, median_error, mean_error, p90_error; share_inside and score of the interval with the page
-        left out; model_left_out_median_error; default_median_error: asked with the chip's own software. [-]
+    A rate of steps or of prompts is turned into the time of one; a row in another unit than its question is left out.
     """
-    rows = table[table.split == SOURCE]
-    models = table[table.split.isin([LEFT_OUT, OUTSIDE])].drop_duplicates("group").set_index("group").median_error
-    named = {"default_median": "default_median_error"}
-    shown = ["group", "cases", "pages", *ERRORS, "share_inside", "score", "constant_score"]
-    joined = rows.assign(model_left_out_median_error=rows.group.map(models)).rename(
-        columns=named | {"coverage": "share_inside"}
+    made = rows.batch * np.where(rows.meaning.eq("reprefill-throughput"), rows.prompt, 1.0)
+    turned = rows.meaning.isin(["decode-throughput", "reprefill-throughput"])
+    predicted = rows.measured * (1 + rows.error)
+    drawn = rows.assign(
+        measured=np.where(turned, made / rows.measured, rows.measured),
+        predicted=np.where(turned, made / predicted, predicted),
     )
-    return joined[[*shown, "model_left_out_median_error", *named.values()]].reset_index(drop=True)
+    other_unit = r"^(?:kernel-(?!time)|collective-busbw|served-requests)"
+    return drawn[~drawn.meaning.str.contains(other_unit) & (drawn.predicted > 0) & drawn.question.ne(_OTHER)]
 
 
-def coverage() -> pd.DataFrame:
-    """Return how often intervals hold, as it was written: by split, and of all rows, by basis, pool and group."""
-    return pd.read_csv(COVERAGE)
+def chip_name(chip: str) -> str:
+    """Return what a list of chips calls one: its name, or that of all chips without NeuronCores.
+
+    Examples
+    --------
+    >>> chip_name("trainium2"), chip_name("h100")
+    ('Trainium2', 'GPUs and TPUs')
+    """
+    known = load.chip(chip)
+    return known.name if known.core else ELSEWHERE
 
 
-def bases(coverage: pd.DataFrame) -> pd.DataFrame:
-    """Return how often intervals hold by what a prediction rests on, its share, median error and width."""
-    rows = coverage[coverage.split.eq(SOURCE) & coverage.of.isin(["basis", "all"])]
-    names = "share cases inside fast slow median_error width score constant_score".split()
-    named = {"name": "basis", "inside": "share_inside", "fast": "share_fast", "slow": "share_slow"}
-    return rows[["name", *names]].rename(columns=named).reset_index(drop=True)
-
-
-def runs() -> pd.DataFrame:
-    """Return the errors of steps of training and of watts: as fitted, with the model and with the page left out.
+def by_chip(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return counts and errors of `left_out` by question and chip, each question also on all chips together.
 
     Returns
     -------
     table : pandas.DataFrame
-        group, split, cases, pages, median_error, mean_error, p90_error. [-]
+        question, chip, configurations, pages, median_error, p90_error, bias_error (signed median). [-]
     """
-    rows = pd.read_csv(RUNS)
-    groups = rows.assign(size=rows.error.abs())
-    found = groups.groupby(["group", "split"], sort=False)
-    errors = found["size"].agg(
-        cases="size", median_error="median", mean_error="mean", p90_error=lambda x: x.quantile(0.9)
+    named = rows.assign(chip=rows.chip.map(chip_name))
+    both = pd.concat([named.assign(chip=ANY), named])
+    found = both.groupby(["question", "chip"], sort=False)
+    table = found.error.agg(
+        configurations="size",
+        median_error=lambda error: error.abs().median(),
+        p90_error=lambda error: error.abs().quantile(0.9),
+        bias_error="median",
     )
-    errors.insert(1, "pages", found.source.nunique())
-    return errors.reset_index()
+    table.insert(1, "pages", found.source.nunique())
+    return table.reset_index()
+
+
+def matrix(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the median error and the number of configurations of each question on each chip, as text.
+
+    Examples
+    --------
+    >>> rows = pd.DataFrame({"question": "kernel", "chip": "trainium2", "source": "a", "error": [0.1, -0.3]})
+    >>> matrix(rows).Trainium2.tolist()
+    ['20% of 2']
+    """
+    found = by_chip(rows).set_index(["question", "chip"])
+    names = CHIPS[1:]
+    cells = {
+        key: f"{row.median_error:.{0 if row.median_error >= 0.0995 else 1}%} of {int(row.configurations):,}"
+        for key, row in found.iterrows()
+    }
+    kinds = [kind for kind in QUESTIONS if any((kind, name) in cells for name in names)]
+    return pd.DataFrame(
+        [{"question": kind} | {n: cells.get((kind, n), "\N{EN DASH}") for n in names} for kind in kinds]
+    )
+
+
+def questions(validated: pd.DataFrame, left: pd.DataFrame) -> pd.DataFrame:
+    """Return the errors of each kind of question: as shipped, with the page left out, and of a naive rival.
+
+    Parameters
+    ----------
+    validated : DataFrame
+        What `tm.validation()` returns. [-]
+    left : DataFrame
+        What `left_out` returns. [-]
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        question, configurations, pages; median errors as fitted, with the page left out (and their 90th percentile), of
+        a naive rival, and between repeats of one configuration (noise); share inside the 90 % band. [-]
+    """
+    table = by_chip(left)
+    table = table[table.chip == ANY].set_index("question")
+    kinds = [question_of(use, meaning) for use, meaning in zip(validated.use, validated.meaning, strict=True)]
+    rows = validated.assign(question=kinds)
+    rows = rows[(rows.skipped == "") & (rows.weight > 0)]
+    runs = pd.read_csv(RUNS)
+    runs = runs[runs.split.isin([FITTED, OUTSIDE])]
+    runs = runs.assign(question=[question_of("", meaning) for meaning in runs.meaning])
+    own = counted(rows[~rows.question.isin(runs.question)])
+    votes = pd.concat([own[["question", "error"]], runs[["question", "error"]]])
+    fitted = votes.error.abs().groupby(votes.question).median()
+    repeats = rows.groupby(["question", "configuration"]).error
+    apart = (1 + repeats.max()) / (1 + repeats.min()) - 1
+    columns = {
+        "fitted_median_error": fitted,
+        "share_inside": _held(),
+        "naive_median_error": _naive(),
+        "noise_median_error": apart[apart > 1e-6].groupby("question").median(),
+    }
+    order = ["configurations", "pages", "fitted_median_error", "left_out_median_error", "p90_error", *list(columns)[1:]]
+    named = table.rename(columns={"median_error": "left_out_median_error"}).assign(**columns)
+    return named.reindex(list(QUESTIONS))[order].reset_index()
+
+
+def _held() -> pd.Series:
+    """Return the share of configurations inside their 90 % band by question, with the page left out."""
+    held = pd.read_csv(COVERAGE)
+    held = held[held.split.eq(SOURCE) & held.of.eq("group")]
+    named = held.assign(question=held.name.map(_OF_GROUP), inside=held.inside * held.cases).dropna(subset="question")
+    found = named.groupby("question")[["inside", "cases"]].sum()
+    steps = lab_table("training_errors")
+    share = float(np.average(steps.inside.astype(float), weights=steps.cases.astype(float)))
+    return pd.concat([found.inside / found.cases, pd.Series({"step of training": share})])
+
+
+def _naive() -> pd.Series:
+    """Return the median error of a rival: a fit to bytes, operations and layers, and three quarters of the TDP."""
+    rows = pd.read_csv(FITS).dropna(subset="naive_error")
+    rows = rows[rows.split == LEFT_OUT]
+    rival = rows.naive_error.abs().groupby(rows.group.map(_OF_GROUP)).median()
+    watts = lab_table("energy_errors").tdp_error.astype(float).abs().median()
+    return pd.concat([rival, pd.Series({"power of a GPU": float(watts)})])
+
+
+def by_group() -> pd.DataFrame:
+    """Return errors by group and split, with the target of each and whether it is reached, as the lab wrote them."""
+    return accuracy()
 
 
 def missed(table: pd.DataFrame) -> pd.DataFrame:
-    """Return every target that is missed, by how much at its worst, and what is missing to reach it."""
-    rows = table[table.reached.eq("no")]
+    """Return the questions whose target is missed with the page left out, and what is missing to reach it.
+
+    Parameters
+    ----------
+    table : DataFrame
+        What `by_group` returns. [-]
+    """
+    rows = table[table.reached.eq("no") & table.split.eq(SOURCE)]
     known = pd.read_csv(TARGETS, keep_default_na=False)
-    reasons_ = {(row.group, row.split): row.missing for row in known.itertuples()}
-    over = np.nanmax(rows[ERRORS].to_numpy() / rows[WANTED].to_numpy(), axis=1) if len(rows) else []
-    said = [reasons_.get((g, s)) or reasons_.get((g, ""), "") for g, s in zip(rows.group, rows.split, strict=True)]
-    return rows[["group", "split", *ERRORS, *WANTED]].assign(times_target=over, missing=said).round({"times_target": 2})
-
-
-def splits(table: pd.DataFrame) -> pd.DataFrame:
-    """Return errors of fitted groups with their model, chip or source left out, and of the naive rival."""
-    rows = table[table.split.isin(SPLITS) & table.group.isin(GROUPS.values())]
-    names = ["group", "split", "error", "error_low", "error_high", "cases", "models"]
-    return _ended(rows)[names].reset_index(drop=True)
-
-
-def intervals(table: pd.DataFrame) -> pd.DataFrame:
-    """Return coverage, width and score of the 90 % intervals by group and split, and the score of a constant width."""
-    rows = table[table.coverage.notna() & table.split.isin([*SPLITS, OUTSIDE])]
-    names = ["group", "split", "cases", "coverage", "width", "score", "constant_score"]
-    return rows[names].reset_index(drop=True)
-
-
-def constants(table: pd.DataFrame) -> pd.DataFrame:
-    """Compare the number of constants fitted to each group with its configurations; one in ten is allowed."""
-    rows = table[(table.constants > 0) & ~table.split.isin([CHIP, SOURCE, FAMILY])].drop_duplicates("group")
-    groups = rows.assign(configurations=rows.cases, allowed=np.floor(rows.cases / 10).astype(int))
-    groups["within"] = groups.constants <= groups.allowed
-    return groups[["group", "constants", "configurations", "allowed", "within"]].reset_index(drop=True)
+    needed = {(row.group, row.split): row.missing for row in known.itertuples()}
+    wanted = [needed.get((group, SOURCE)) or needed[group, ""] for group in rows.group]
+    shown = rows[["group", "cases", "median_error", "target_median"]].assign(needed=wanted)
+    named = {
+        "group": "question",
+        "cases": "configurations",
+        "target_median": "target_error",
+        "needed": "what would help",
+    }
+    return shown.rename(columns=named).reset_index(drop=True)
 
 
 def _group(row: pd.Series) -> str:
@@ -198,12 +300,12 @@ def blind(judged: pd.DataFrame) -> pd.DataFrame:
     return table[names].assign(error=table.group.map(now)).reset_index(drop=True)
 
 
-def pair(table: pd.DataFrame, most: int = 10) -> pd.DataFrame:
+def pair(table: pd.DataFrame, most: int = 6) -> pd.DataFrame:
     """Return the largest groups of `blind` in long form: the blind error, then today's."""
     longest = table.dropna(subset="error").head(most)
-    tall = longest.melt(["group", "configurations"], ["blind_error", "error"], "said", "size")
-    when = {"blind_error": "before any was read", "error": "now, with what was fitted"}
-    return tall.assign(said=tall.said.map(when), **dict.fromkeys(("error", "error_low", "error_high"), tall["size"]))
+    when = {"blind_error": "before the rows were read", "error": "today, with constants fitted to them"}
+    tall = longest.melt(["group", "configurations"], list(when), "said", "median_error")
+    return tall.assign(said=tall.said.map(when))
 
 
 def products() -> dict[str, float]:
@@ -216,6 +318,21 @@ def products() -> dict[str, float]:
         "blind_worst": float(table.blind_error[worst]),
         "left_out_median": float(table.left_out_error.abs().median()),
     }
+
+
+def products_in_words() -> str:
+    """Return a sentence on the matrix products of Trainium3 that were predicted before they were read.
+
+    Examples
+    --------
+    >>> products_in_words().partition(":")[0]
+    'Matrix products on Trainium3 were predicted blind, too'
+    """
+    found = products()
+    return (
+        "Matrix products on Trainium3 were predicted blind, too: half of them were within "
+        f"{found['blind_median']:.1%}, and the worst was {found['blind_worst']:+.0%} off."
+    )
 
 
 def counts(judged: pd.DataFrame) -> dict[str, float]:
@@ -243,12 +360,75 @@ def asides(judged: pd.DataFrame) -> pd.DataFrame:
     return remaining[["kind", "reason", "rows", "median_error"]]
 
 
-def sized(table: pd.DataFrame) -> pd.DataFrame:
-    """Rename unsigned errors to medians, as a chart calls them.
+def funnel(judged: pd.DataFrame) -> pd.DataFrame:
+    """Return how many rows are left after each step from a published row to a vote, and why the others are not.
 
-    Examples
-    --------
-    >>> sized(pd.DataFrame({"error": [0.1], "error_high": [0.3]})).columns.tolist()
-    ['median_error', 'median_error_high']
+    Returns
+    -------
+    table : pandas.DataFrame
+        step, rows, others (why the others are left out). [-]
     """
-    return table.rename(columns={name: f"median_{name}" for name in ("error", "error_low", "error_high")})
+    found = counts(judged)
+    steps = {
+        "published rows": (found["rows"], ""),
+        "with a prediction": (
+            found["predicted"],
+            "no machine, model or length is stated, or it is no time, rate or size",
+        ),
+        "of Neuron chips": (found["counted"] + found["copies"] + found["aside"], "rows of GPUs in tables of Trainium"),
+        "not another row again": (found["counted"] + found["aside"], "the same run, or a percentile beside its median"),
+        "that count": (found["counted"], "a time that is rounded to a quarter of itself or more"),
+        "configurations": (found["configurations"], "rows of one question vote once, with the middle error"),
+    }
+    return pd.DataFrame([{"step": step, "rows": int(n), "others": why} for step, (n, why) in steps.items()])
+
+
+def answer(errors: pd.DataFrame, question: str) -> str:
+    """Return the card that opens the chapter: the error of a question, the best and the worst, and how sure that is.
+
+    Parameters
+    ----------
+    errors : DataFrame
+        What `by_chip` returns. [-]
+    question : str
+        A key of `QUESTIONS`. [-]
+    """
+    rows = errors[(errors.chip == ANY) & (errors.question != _OTHER)].set_index("question")
+    own, best, worst = rows.loc[question], rows.median_error.idxmin(), rows.median_error.idxmax()
+    held = pd.read_csv(COVERAGE)
+    held = held[held.split.eq(SOURCE) & held.of.eq("all")].iloc[0]
+    return common.card(
+        f"{own.median_error:.0%}",
+        f"the median error of a predicted {question} on a page of measurements that the model had not seen. "
+        f"Nine in ten are within {own.p90_error:.0%}",
+        mark="measured",
+        rank="Best and worst",
+        rival=f"{rows.median_error[best]:.0%} for a {best}, {rows.median_error[worst]:.0%} for a {worst}",
+        proof="The errors, question by question",
+        more=f"**How sure?** Over all questions, {held.inside:.0%} of the measurements lie inside the 90 % band of "
+        "their prediction.",
+    )
+
+
+def shown(judged: pd.DataFrame, rows: Iterable[str]) -> pd.DataFrame:
+    """Return what `tm.validate` says of a few rows by their names, in the columns that a reader wants."""
+    names = {"basis": "rests on", "skipped": "why no prediction"}
+    columns = ["row", "value", "unit", "predicted", "low", "high", "error", *names]
+    return judged.assign(row=list(rows))[columns].rename(columns=names)
+
+
+def beside(page: pd.DataFrame, predicted: Step, ideal: Step) -> pd.DataFrame:
+    """Return the times of a page of steps by batch: measured, predicted with their band, and on ideal software.
+
+    Parameters
+    ----------
+    page : DataFrame
+        Rows of `tm.validation()` in milliseconds, one for each batch. [-]
+    predicted, ideal : Step
+        Answers for the same batches. [-]
+    """
+    measured = pd.DataFrame({"batch": page.batch.astype(int), "time_s": page.value.astype(float) * MS})
+    ours = predicted.to_frame(bands=True).rename(columns={"low": "time_s_low", "high": "time_s_high"})
+    lines = {"measured": measured, "predicted": ours, "no loss at all": ideal.to_frame()}
+    rows = pd.concat(frame.assign(line=name) for name, frame in lines.items())
+    return rows[["batch", "time_s", "time_s_low", "time_s_high", "line"]]

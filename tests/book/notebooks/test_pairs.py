@@ -19,7 +19,15 @@ from trnmodel.models.shipped import MODELS, catalog
 
 OWN = "an own config.json"
 OTHER = {
-    "accuracy": {"group": "encoders, latency", "second_group": "TPOT under load", "within_share": 0.1},
+    "add-your-own": {
+        "model": "llama-3.1-8b",
+        "system": "trn3-nl32x2-pcie160",
+        "tokens_per_s_per_user": 100.0,
+        "input_tokens": 1024,
+        "output_tokens": 128,
+    },
+    "data": {"entity": "trainium2", "quantity": "hbm_bytes", "change": 0.2},
+    "accuracy": {"question": "kernel", "chip": "Trainium3"},
     "beside-gpus": {
         "system": "trn1.32xlarge",
         "systems": ["trn3pd98.3xlarge", "hgx-a100", "tpu-v5e-pod"],
@@ -78,18 +86,15 @@ OTHER = {
         "sent_s": [0.0],
         "most_ttft_s": 0.01,
     },
-    "neuroncore": {"chip": "trainium3", "m": 4096, "n": 4096, "k": 512, "dtype": "mxfp8"},
+    "neuroncore": {"chip": "trainium3", "m": 1590, "n": 4096, "k": 512, "dtype": "mxfp8"},
     "power": {
         "model": "llama-3.1-8b",
         "experts_model": "qwen3-30b-a3b",
         "system": "trn2-ultraserver",
-        "site": "aws-air",
-        "air_system": "hgx-h200",
-        "air_site": "aws-chilled",
         "systems": ["hgx-h100"],
         "input_tokens": 2048,
         "tokens_per_s_per_user": [40.0],
-        "claim_tolerance": 0.25,
+        "assume": ["trainium2.tdp_w=450"],
     },
     "scale-out": {"system": "trn2-ultraserver", "models": ["llama-3.1-8b"], "cluster_chips": 4096},
     "torus-or-switch": {"system": "trn3-nl72x2-pcie160", "model": "kimi-k2-instruct", "tokens_per_chip": 8.0},
@@ -147,7 +152,7 @@ OTHER = {
     "memory-fit": {
         "model": "deepseek-v3",
         "system": "trn3-nl32x2-pcie160",
-        "precision": "fp8",
+        "precision": "mxfp8",
         "tp": 64,
         "lnc": 1,
         "batch": 64,
@@ -167,7 +172,13 @@ SYSTEMS = ["trn1.32xlarge", "trn2-ultraserver", "trn3-nl32x2-torus", "trn3-nl72x
 LENGTHS = {"input_tokens": [128, 8192, 100_000], "output_tokens": [1, 1024]}
 CHIPS = ["trainium1", "trainium2", "trainium3"]
 VALUES = {
-    "accuracy": {"group": ["dense decode", "TTFT"], "within_share": [0.01, 0.5]},
+    "add-your-own": {
+        "model": ["llama-3.1-8b", OWN],
+        "system": ["trn1.32xlarge", "hgx-h100"],
+        "tokens_per_s_per_user": [1e6],
+    },
+    "data": {"entity": ["trainium9", "h100"], "quantity": ["hbm_bytes", "x"]},
+    "accuracy": {"question": ["first token", "power of a GPU"], "chip": ["all chips", "Trainium3", "GPUs and TPUs"]},
     "software": {"input_tokens": [512, 65_536], "model": ["llama-3.1-8b", OWN], "experts_model": [OWN]},
     "beside-gpus": {"model": ["llama-3.1-8b", OWN], "system": ["trn2.48xlarge", "trn3-nl32x2-torus"]},
     "chip-roofline": {"chip": CHIPS, "intensity_flop_per_byte": [1.0, 1e5], "comparators": [["h200"], ["mi355x"]]},
@@ -207,6 +218,7 @@ VALUES = {
     "memory-fit": {
         "model": FAMILIES,
         "system": SYSTEMS,
+        "precision": ["bf16", "fp8"],
         "tp": [1, 64],
         "context": [512, 131_072],
         "batch": [1, 256],
