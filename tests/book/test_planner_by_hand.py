@@ -1,6 +1,5 @@
 """Small functions of the chapters at values that are worked out by hand, each on both sides of where it turns."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,19 +14,12 @@ from trnbook.chapters import (
     cost_sentences,
 )
 from trnbook.chapters import (
-    power_claims as claimed,
-)
-from trnbook.chapters import (
-    power_joules as joules,
-)
-from trnbook.chapters import (
     power_rack as rack_power,
 )
 from trnbook.chapters import (
     software_break_even as contests,
 )
 from trnbook.shared import domain_sizes, placements
-from trnmodel.catalog import facilities
 from trnmodel.steps.deployment import Deployment
 
 AIR, WIDE, TRN2 = "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160", "trn2.48xlarge"
@@ -132,21 +124,6 @@ def test_a_context_of_one_token_has_an_answer():
     assert table.ratio.notna().all()
 
 
-def test_watts_that_two_claims_imply_meet_a_tdp_or_not():
-    """Were Trainium2 of 500 W: times 1.4 it is 700 W, times 2 1,000, the ends of Trainium3; both hold."""
-    before = tm.system("trn2-ultraserver")
-    before = replace(before, chip=replace(before.chip, tdp_w=500.0, ranges={}))
-    points = claimed.region(claimed.claim_sets(reading="energy"), WIDE, before)
-    assert facilities.ends(tm.system(WIDE).chip, "tdp_w") == (700, 1000)
-    ratio = points.speed_ratio / points.efficiency_ratio
-    np.testing.assert_array_equal(points.meets_tdp, (ratio >= 1.4) & (ratio <= 2.0))
-    halves = np.arange(0.5, 7, 0.5)
-    assert set(halves[:7]) <= set(points.speed_ratio)
-    assert set(halves[:12]) <= set(points.efficiency_ratio)
-    assert (points.speed_ratio.max(), points.efficiency_ratio.max()) == (3.5, 6.0)
-    pd.testing.assert_frame_equal(claimed.claim_sets(), claimed.claim_sets(tolerance=0.1))  # a tenth either way
-
-
 def test_no_software_ties_beyond_all_of_the_ideal_yield():
     rows = [(10.0, 1.0), (20.0, 1.25), (30.0, 1.5)]
     table = pd.DataFrame(rows, columns=["promised_tokens_per_s_per_user", "share_of_ideal"])
@@ -209,20 +186,6 @@ def test_walls_of_a_domain_by_hand():
     (row,) = domain_sizes.capacity(["llama-3.1-8b"], [AIR], ["bf16"]).itertuples(index=False)
     weights = tm.model("llama-3.1-8b").total_params * 2
     assert row[1:] == pytest.approx((weights / 2, "bf16", AIR, weights, held, weights / held * 2, weights / held))
-
-
-def test_joules_of_others_beside_the_least():
-    """2 J against 1 J: 0.69 of a logarithm; watts of 0.3 and 0.4 make it up by themselves, times of 0.2 do not."""
-    beside = {"watts_below": 0.3, "watts_above": 0.4, "time_below": 0.1, "time_above": 0.1}
-    rows = [("gb200-nvl72", 1.0), ("hgx-h200", 2.0), ("hgx-b200", 2.1), ("mi355x-8", 1.0)]
-    table = pd.DataFrame(rows, columns=["system", joules.SPENT[0]]).assign(
-        wanted_tokens_per_s_per_user=20.0, software="public", **beside
-    )
-    best, told = joules.verdicts(table, 20.0, "public")
-    assert best.system == "gb200-nvl72"
-    assert told == {"hgx-h200": "watts", "hgx-b200": "both together", "mi355x-8": "level"}
-    assert joules.verdicts(table, 50.0, "public") == (None, {})
-    assert joules.moved_by(joules.LEVEL, beside | {"system": TRN2}, beside | {"system": TRN2}) == "nothing"
 
 
 def test_a_tie_that_may_be_nothing_or_less():

@@ -1,91 +1,299 @@
-"""Tables of power: joules per token of systems, a chip's watts by part, sites, racks, and a vendor's claims."""
+"""Tables of the chapter on power: its card, rows of joules, boundaries, measured watts, open inputs, evidence."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import product
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from IPython.display import Markdown
 
-from trnbook.chapters.power_joules import SPENT, verdicts
+from trnbook.chapters import common, guard
 from trnbook.chapters.power_rack import PARTS, WHOLE, RackPower
-from trnbook.shared import software_kinds
-from trnmodel.catalog import facilities
-from trnmodel.catalog.facilities import Power
-from trnmodel.catalog.systems import System
+from trnbook.shared import ledger
+from trnmodel.catalog import facilities, load
+from trnmodel.catalog.facilities import Assumptions, Power
+from trnmodel.catalog.specs import Chip
+from trnmodel.catalog.systems import System, chip_of
+from trnmodel.catalog.systems import system as read_system
+from trnmodel.evidence import tables as evidence
 from trnmodel.formulas import energy as page
+from trnmodel.models.transformer import Transformer
+from trnmodel.models.transformer import model as read_model
 from trnmodel.power.energy import Energy, RequestEnergy
-from trnmodel.units import KW, MW, format_digits, format_quantity, format_within
+from trnmodel.search.choice import Choice
+from trnmodel.search.sensitivity import Sensitivity
+from trnmodel.units import KW, format_within
 
-REACHED = {"level": "already", "both together": "by both together", "nothing": "not at all"}
-SYMBOLS = [
-    ("", "chip_w", "", "", "result"),
-    ("", "tdp_w", "", "", "data"),
-    ("i", "idle_share", "share of the TDP that is drawn when nothing runs", "", "fitted to GPUs"),
-    ("", "compute_utilisation, hbm_utilisation", "shares of peak and of HBM bandwidth in the step", "", "step"),
-    ("a_f, a_m", "compute_activity, hbm_activity", "what full use of each counts", "", "fitted to GPUs"),
-    ("r", "flop_ratio", "energy of an operation in a format over that in 16 bits", "", "a source, with a range"),
-    ("R", "", "rate of 16-bit operations for which the matrix engines are built", "FLOP/s", "data"),
-    ("e", "flop_j, byte_j", "energy of one operation, of one byte", "", "papers, by node of logic"),
-    ("", "server_j_per_token", "energy of a token", "", "result"),
-    ("PUE", "annual_pue, peak_pue", "power of a site over that of its IT: of a year, of the hottest day", "", "data"),
-]
-
-
-def compare(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return a row per model, speed and system: J/token with bands, and what would make the system best."""
-    rows = []
-    for model, table in tables.items():
-        for (speed, system), lines in table.groupby(["wanted_tokens_per_s_per_user", "system"], sort=False):
-            row: dict[str, Any] = {"model": model, "wanted_tokens_per_s_per_user": speed, "system": system}
-            for kind in (kind for kind in software_kinds.ORDER if kind in set(lines.software)):
-                one = lines[lines.software == kind].iloc[0]
-                lost = "no watts known" if one["tokens_per_s_per_chip"] else "too slow"
-                row[kind] = lost if np.isnan(one[SPENT[0]]) else software_kinds.in_band(*one[SPENT])
-            judged = {kind: verdicts(table, speed, kind) for kind in software_kinds.ORDER}
-            rows.append(row | {"what puts it first": _said(judged, str(system))})
-    return pd.DataFrame(rows)
+SPENT = ["server_j_per_token", "server_j_per_token_low", "server_j_per_token_high"]
+INPUTS: Mapping[str, str] = {
+    "prompt": "time of a prompt",
+    "decode": "time of a decode step",
+    "fit": "error of the fit to GPUs",
+    "tdp": "TDP of the chip",
+    "power.host_w_per_chip": "host and switches",
+    "power.idle_share": "idle share",
+    "power.compute_activity": "energy of an operation",
+    "power.hbm_activity": "energy of a byte from HBM",
+}
+RACKS = ("gb200-nvl72", "gb300-nvl72")  # whose watts are printed
+EVENLY = dict.fromkeys(("fit", "prompt", "decode"), "loguniform")  # factors, drawn evenly over their logarithm
+MOVED = 0.03  # of the answer, below which an input moves nothing
 
 
-def _said(judged: Mapping[str, tuple[pd.Series | None, dict[str, str]]], system: str) -> str:
-    """Describe what would make a system the best, by kind of software."""
-    changes = {
-        kind: "is" if best is not None and best.system == system else others.get(system)
-        for kind, (best, others) in judged.items()
-    }
-    return ", ".join(f"{kind}: {word}" for kind, word in changes.items() if word)
+def promises(
+    model: str | Transformer, experts_model: str | Transformer, speeds: Sequence[float], longest: float
+) -> dict[str, float]:
+    """Return the promised speed of each model [token/s]: the first of the speeds, and the last; check the models.
+
+    Examples
+    --------
+    >>> promises("llama-3.3-70b", "deepseek-v3", [50.0, 20.0], 4608)
+    {'llama-3.3-70b': 50.0, 'deepseek-v3': 20.0}
+    """
+    one, other = read_model(model), read_model(experts_model)
+    guard.generates(model=one, experts_model=other)
+    guard.spans(longest, model=one, experts_model=other)
+    return {str(model): speeds[0]} | ({str(experts_model): speeds[-1]} if str(experts_model) != str(model) else {})
 
 
-def describe_order(tables: Mapping[str, pd.DataFrame], speeds: Sequence[float], called: Mapping[str, str]) -> str:
-    """Describe by model and speed who spends least on each kind of software, and what would change that."""
-    said = list[str]()
-    for (model, table), speed in product(tables.items(), speeds):
-        judged = {kind: verdicts(table, speed, kind) for kind in software_kinds.ORDER}
-        heads = {kind: one for kind, (one, _) in judged.items() if one is not None}
-        joules = "; ".join(
-            f"{kind} {called[one.system]}, {software_kinds.in_band(*one[SPENT])} J" for kind, one in heads.items()
+def machines(systems: Sequence[str], assume: Sequence[str] = ()) -> tuple[list[System], Assumptions]:
+    """Return systems with the numbers that a reader assumes for their chips, and these numbers; refuse unknown ones.
+
+    Examples
+    --------
+    >>> machines(["trn2.48xlarge"], ["trainium2.tdp_w=450"])[0][0].chip.tdp_w
+    450.0
+    """
+    assumed = facilities.assumed(assume)
+    specs = {spec.id: _with(spec, assumed) for spec in map(read_system, systems)}
+    parts = [(one.chip, facilities.power(one.chip), facilities.site(one)) for one in specs.values()]
+    known = sorted({one.id for each in parts for one in each})
+    guard.one_of(known, **{f"assume: {name}": name for name in assumed})
+    return list(specs.values()), assumed
+
+
+def _with(spec: System, assumed: Assumptions) -> System:
+    chip = facilities.with_assumptions(spec.chip, assumed)
+    return spec if chip is spec.chip else replace(spec, chip=chip)
+
+
+def settings(spec: System, assumed: Assumptions) -> dict[str, Any]:
+    """Return site and shares of a system's energy with the numbers that a reader assumes; nothing without any.
+
+    Examples
+    --------
+    >>> settings(read_system("trn2.48xlarge"), {"aws-air": {"peak_pue": 1.4}})["facility"].peak_pue
+    1.4
+    """
+    site, power = facilities.site(spec), facilities.power(spec.chip)
+    own = {"facility": facilities.with_assumptions(site, assumed), "power": facilities.with_assumptions(power, assumed)}
+    return {name: one for name, one in own.items() if one.id in assumed}
+
+
+def known(plan: Choice | None) -> bool:
+    """Whether a plan keeps its promise on a chip whose watts are known."""
+    return plan is not None and bool(plan.valid) and not np.isnan(plan.system.chip.tdp_w)
+
+
+def reached(plan: Choice | None, spec: System) -> None:
+    """Refuse a system that cannot serve the model as promised, or whose watts nobody knows."""
+    guard.possible(plan is not None, f"system = {spec.id!r} cannot hold the model")
+    assert plan is not None
+    why = "" if known(plan) else plan.reason or f"no source has watts of {spec.chip.id}"
+    said = f"system = {spec.id!r}, {plan.question.model.id}: {why}"
+    hint = f"; assume = ['{spec.chip.id}.tdp_w=...'] gives them" if np.isnan(spec.chip.tdp_w) else ""
+    guard.possible(not why, said + hint)
+
+
+def row(model: str, system: str, plan: Choice | None, e: RequestEnergy | None) -> dict[str, Any]:
+    """Return a plan and its energy as a row: place, throughput, mean watts at the server, joules with band.
+
+    Examples
+    --------
+    >>> row("llama-3.3-70b", "trn1.32xlarge", None, None)["server_j_per_token"]
+    nan
+    """
+    line: dict[str, Any] = {"model": model, "system": system}
+    if plan is None or e is None or not e.valid:
+        return line | dict.fromkeys(["tokens_per_s_per_chip", "server_w", *SPENT], np.nan)
+    joules = dict(zip(SPENT, map(float, (e.server_j_per_token, *e.ends(SPENT[0]))), strict=True))
+    rate = float(plan.tokens_per_s_per_chip)
+    about = {name: getattr(plan, name) for name in ("precision", "tp", "ep", "batch")}
+    about |= {"software": plan.stack.kind, "option": plan.option.name, "basis": str(e.basis)}
+    about |= {"wanted_tokens_per_s_per_user": float(np.asarray(plan.question.request.tokens_per_s_per_user))}
+    return line | {"tokens_per_s_per_chip": rate, "server_w": joules[SPENT[0]] * rate, **joules, **about}
+
+
+def planned(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of plans that keep their promise, place first."""
+    first = ["model", "wanted_tokens_per_s_per_user", "system", "software", "precision", "tp", "ep", "batch"]
+    there = rows.dropna(subset=SPENT[0])
+    return there[[*first, *(name for name in there if name not in first)]]
+
+
+def answer(rows: pd.DataFrame, plan: Choice, e: RequestEnergy, assume: Sequence[str] = ()) -> Markdown:
+    """Return the card that opens the chapter, with the system that takes fewest joules of the others."""
+    name, spec, chip = plan.question.model.id, plan.system, plan.system.chip
+    at = rows[rows.model == rows.model.iloc[0]].dropna(subset=SPENT[0])
+    mine, others = at[at.system == spec.id].iloc[0], at[at.system != spec.id].sort_values(SPENT[0])
+    least = others.iloc[0] if len(others) else None
+    power = facilities.power(chip)
+    fields = "idle_share compute_activity hbm_activity chip_width host_w_per_chip server_ratio".split()
+    estimates = *ledger.estimated(chip, "tdp_w", "idle_share"), *ledger.estimated(power, *fields)
+    less = least is not None and least[SPENT[0]] < mine[SPENT[0]]
+    return Markdown(
+        common.card(
+            [float(mine[column]) for column in SPENT],
+            f"energy at the server of a token of `{name}` on {spec.name}, its share of the prompt included",
+            unit="J/token",
+            mark=str(mine.basis),
+            rival=f"{read_system(least.system).name} takes {least[SPENT[0]]:.2g} J/token" if least is not None else "",
+            rank="Ahead of it" if less else "Next best",
+            alone="" if least is not None else "no other system that was asked for keeps the promise",
+            proof="Check against watts that were measured",
+            more=f"**How sure is this?** {_sure(chip)} The range moves all inputs to their ends at once.\n\n"
+            + (f"**Assumed in this run:** {'; '.join(assume)}.\n\n" if assume else "")
+            + ledger.rests_on(*estimates, plan.stack.id),
         )
-        groups: dict[str, list[str]] = {}
-        for name, word in judged["public"][1].items():
-            how = REACHED.get(word) or f"by {word}".replace(" or ", " or by ")
-            groups.setdefault(how, []).append(called[name])
-        flips = "; ".join(f"{how}: {', '.join(names)}" for how, names in groups.items())
-        tail = f" Within their bands others draw level with it on public software {flips}." if flips else ""
-        line = f"{joules}.{tail}" if heads else "none is as fast."
-        said.append(f"* **{model} at {speed:g} tokens/s a user**: {line}")
-    return "\n".join(said)
+    )
 
 
-def parts(energies: Mapping[str, Energy]) -> pd.DataFrame:
-    """Return watts per chip by part, from shares of its TDP: of, part, chip_w, tdp_w."""
-    rows = [
-        {"of": name, "part": part, "chip_w": float(getattr(e, f"{field}_w")), "tdp_w": float(e.tdp_w)}
-        for name, e in energies.items()
-        for part, field in (("idle", "idle"), ("compute", "compute"), ("HBM", "hbm"))
-    ]
+def _sure(chip: Chip) -> str:
+    if chip.core is None:
+        return "The watts follow a law that was fitted to GPUs whose power was measured."
+    return "AWS publishes no watts of any chip. We assume that its chips draw the same shares of their TDP as GPUs do."
+
+
+def claim(rows: pd.DataFrame) -> str:
+    """Return as a title which system takes the fewest joules for the model, and whether another's range reaches it."""
+    there = rows[rows.model == rows.model.iloc[0]].dropna(subset=SPENT[0]).sort_values(SPENT[0], kind="stable")
+    first, others = there.iloc[0], there.iloc[1:]
+    reaches = bool((others[SPENT[1]] <= first[SPENT[2]]).any())
+    return f"{read_system(first.system).name} takes fewest joules" + "; ranges overlap" * reaches
+
+
+def per_rack(spec: System) -> float:
+    """Return the chips of a rack, or of a server or domain whose racks no source counts.
+
+    Examples
+    --------
+    >>> per_rack(read_system("trn3-nl32x2-pcie160")), per_rack(read_system("hgx-h200"))
+    (32.0, 8.0)
+    """
+    return float(spec.domain_chips / (1.0 if np.isnan(spec.racks) else spec.racks))
+
+
+def of_the_case(lines: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Return rows of the case: model, system, watts, tokens/s and joules, in digits that the range leaves."""
+    table = pd.DataFrame(lines)[["model", "system", "server_w", "tokens_per_s_per_chip", *SPENT]]
+    table = table.rename(columns=lambda name: name.replace("server_j", "energy_j"))
+    rounded = {"server_w": table.server_w.map(_two), "tokens_per_s_per_chip": table.tokens_per_s_per_chip.map(_three)}
+    return table.assign(**rounded)
+
+
+def sites(plans: Mapping[str, Choice], energies: Mapping[str, RequestEnergy]) -> pd.DataFrame:
+    """Return watts per chip of plans, and what a rack and a megawatt of a site hold, the most tokens first."""
+    rows = []
+    for name, e in energies.items():
+        plan, at = plans[name], e.decode
+        line: dict[str, Any] = {"system": name}
+        for figure in ("server_w", "all_in_w"):
+            low, high = at.ends(figure)
+            line |= {figure: getattr(at, figure), f"{figure}_low": low, f"{figure}_high": high}
+        line |= {"rack_w": _three(per_rack(plan.system) * float(at.all_in_w)), "PUE, hottest day": at.facility.peak_pue}
+        held = float(at.chips_per_site_mw)
+        made = held * float(plan.tokens_per_s_per_chip)
+        rows.append(line | {"chips_per_site_mw": _two(held), "tokens_per_s_per_site_mw": _two(made)})
+    return pd.DataFrame(rows).sort_values("tokens_per_s_per_site_mw", ascending=False, kind="stable")
+
+
+def _two(value: float) -> float:
+    return float(f"{float(value):.2g}")
+
+
+def _three(value: float) -> float:
+    return float(f"{float(value):.3g}")
+
+
+def inputs(e: RequestEnergy) -> dict[str, Any]:
+    """Return what is open of the joules of a request: shares and energies, and factors on TDP, fit and times."""
+    decode = e.decode
+    chip = chip_of(decode.system)
+    power = decode.question.power or facilities.power(chip)
+    width, room = np.exp(power.chip_width), float(decode.tdp_w / decode.chip_w)  # no chip draws more than its TDP
+    factors = {"fit": (1 / width, 1.0, max(min(width, room), 1.0))}
+    for name, step in (("prompt", e.prefill.step), ("decode", decode.step)):
+        low, high = map(float, step.widths("time_s"))
+        factors[name] = (np.exp(-low), 1.0, np.exp(high))
+    low, high = facilities.ends(chip, "tdp_w")
+    return {"power": _open(power), "tdp": (low / chip.tdp_w, 1.0, high / chip.tdp_w)} | factors
+
+
+def _open(power: Power) -> Power:
+    """Return shares whose only open values are those that the joules at the server read."""
+    read = (*(name.partition(".")[2] for name in INPUTS if "." in name), "flop_ratio")
+    return replace(power, ranges={name: ends for name, ends in power.ranges.items() if name.startswith(read)})
+
+
+def tornado(draws: Sensitivity) -> pd.DataFrame:
+    """Return joules per token with each input at its 5th and 95th percentile, the widest first: which, and joules."""
+    bars, value = draws.tornado(), float(draws.percentiles().value[0])
+    bars = bars[bars.swing > MOVED * value].reset_index(drop=True)
+    ends = bars[["answer_low", "answer_high"]]
+    named = [INPUTS.get(name, "energy of a narrow operation") for name in bars.input]
+    rows = {"which": named, SPENT[0]: value, SPENT[1]: ends.min(axis=1), SPENT[2]: ends.max(axis=1)}
     return pd.DataFrame(rows)
+
+
+def spread(draws: Sensitivity) -> str:
+    """Return as a subtitle between which values nine of ten draws of all inputs lie."""
+    cuts = draws.percentiles().iloc[0]
+    return f"nine of ten draws of all inputs lie between {cuts.p5:.2g} and {cuts.p95:.2g} J/token"
+
+
+def measured() -> pd.DataFrame:
+    """Return measured and predicted watts per chip: GPUs in steady state, their model left out, servers and racks."""
+    rows = evidence.table("energy_errors")
+    rows = rows[rows.steady]
+    names = {one: load.chip(one).name for one in rows.chip.unique()}
+    label = rows.model + ", " + rows.precision + ", batch " + rows.batch.map("{:,.0f}".format)
+    points = rows.assign(of=rows.chip.map(names), label=label)[["of", "label", "measured_w", "predicted_w"]]
+    walls = servers()
+    watts = {f"{name}_w": walls[f"{name}_kw"] * KW / walls.chips for name in ("measured", "predicted")}
+    whole = walls.assign(of=walls.kind, label=walls.what, **watts)
+    return pd.concat([points, whole[points.columns]], ignore_index=True)
+
+
+def described(points: pd.DataFrame) -> str:
+    """Return as a title how far the middle prediction of `measured` is off."""
+    error = (points.predicted_w / points.measured_w - 1).abs().median()
+    return f"Half of the predictions are within {error:.0%}"
+
+
+def servers() -> pd.DataFrame:
+    """Return printed kilowatts of servers and racks with ours: what, kind, measured_kw, predicted_kw, error, chips.
+
+    Servers are predicted by shares that were fitted to the others, a rack by all of its chips at their TDP.
+
+    Examples
+    --------
+    >>> servers().kind.unique().tolist()
+    ['server', 'rack']
+    """
+    rows = evidence.table("energy_servers").assign(kind="server", chips=8.0)
+    lines = []
+    for spec in map(read_system, RACKS):
+        chips, printed_w = per_rack(spec), float(load.value(spec.id, "rack_w"))
+        power = facilities.power(spec.chip)
+        ours_w = chips * float(page.server_w(spec.chip.tdp_w, power.server_ratio, power.host_w_per_chip))
+        line: dict[str, Any] = {"what": f"{spec.name}, rack", "kind": "rack", "chips": chips}
+        lines.append(
+            line | {"measured_kw": printed_w / KW, "predicted_kw": ours_w / KW, "error": ours_w / printed_w - 1}
+        )
+    return pd.concat([rows, pd.DataFrame(lines)], ignore_index=True)
 
 
 def two_estimates(e: Energy) -> pd.DataFrame:
@@ -103,19 +311,6 @@ def two_estimates(e: Energy) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def sites(energies: Mapping[str, Energy]) -> pd.DataFrame:
-    """Return what one MW of a site holds: PUE, IT power on the hottest day, chips, tokens/s; and J/token."""
-    rows = []
-    for name, e in energies.items():
-        site = e.facility
-        row = {"system": name, "site": site.id, "annual PUE": site.annual_pue, "peak PUE": site.peak_pue}
-        row |= {"IT of a site MW [kW]": page.it_w(MW, site.peak_pue) / KW}
-        row |= {"chips a site MW": e.in_words("chips_per_site_mw")}
-        row |= {"tokens/s a site MW": e.in_words("tokens_per_s_per_site_mw")}
-        rows.append(row | {"J/token with annual PUE": e.in_words("facility_j_per_token")})
-    return pd.DataFrame(rows)
-
-
 def racks(by_rack: Mapping[str, RackPower]) -> pd.DataFrame:
     """Return the parts of racks side by side: their number, and kilowatts per rack with band."""
     table = pd.DataFrame({"part": [*PARTS.values(), WHOLE]})
@@ -127,53 +322,23 @@ def racks(by_rack: Mapping[str, RackPower]) -> pd.DataFrame:
     return table
 
 
-def builds(systems: Iterable[System], called: Mapping[str, str]) -> pd.DataFrame:
-    """Return what a chip is made of and how it is cooled, with the watts of HBM and operations at full rate.
-
-    Operations are of the dtype with the highest peak whose energy at the node a source has; the TDP bounds all of them.
-    """
+def builds(systems: Iterable[System]) -> pd.DataFrame:
+    """Return what chips are made of and how they are cooled, with the watts of HBM at its full rate."""
     rows = []
     for spec in systems:
-        chip, power = spec.chip, facilities.power(spec.chip)
-        known = {dtype: chip.peak(dtype) for dtype in power.flop_j if dtype in chip.peak_flop_per_s}
-        most = max(known, key=lambda dtype: known[dtype], default="")
-        row: dict[str, Any] = {
-            "system": called[spec.id],
-            "process": chip.process,
-            "package": chip.packaging or "not printed",
-        }
-        row |= {"cooling": spec.cooling or "not printed"}
-        figures = {"tdp_w": (chip.tdp_w, *facilities.ends(chip, "tdp_w"))}
-        figures["hbm_full_rate_w"] = _ends_w(power, "byte_j[hbm]", chip.hbm_bytes_per_s)
-        figures["operations_at_peak_w"] = (
-            _ends_w(power, f"flop_j[{most}]", known[most]) if most else (np.nan, np.nan, np.nan)
-        )
-        for name, ends in figures.items():
-            row |= dict(zip((name, f"{name}_low", f"{name}_high"), map(float, ends), strict=True))
-        rows.append(row | {"operations in": most.upper()})
+        chip = spec.chip
+        low, high = facilities.ends(chip, "tdp_w")
+        full_w = page.moved_w(chip.hbm_bytes_per_s, 1.0, facilities.power(chip).byte_j["hbm"])
+        row: dict[str, Any] = {"system": spec.id, "process": chip.process, "package": chip.packaging or "not printed"}
+        row |= {"cooling": spec.cooling or "not printed", "tdp_w": chip.tdp_w, "tdp_w_low": low, "tdp_w_high": high}
+        rows.append(row | {"hbm_full_rate_w": full_w})
     return pd.DataFrame(rows)
 
 
-def _ends_w(power: Power, which: str, rate: float) -> tuple[float, float, float]:
-    low, high = power.range(which)
-    value_w, low_w, high_w = (float(page.moved_w(rate, 1.0, joules)) for joules in (power.at(which), low, high))
-    return value_w, low_w, high_w
-
-
-def requests(energies: Mapping[str, RequestEnergy]) -> pd.DataFrame:
-    """Return joules of a generated token: of its prompt, of its decode steps, and of both; per step and per FLOP."""
-    rows = []
-    for name, e in energies.items():
-        joules, share = float(e.server_j_per_token), float(e.prefill_j_share)
-        row: dict[str, Any] = {"system": name, "its prompt [J]": format_digits(joules * share, 3)}
-        row |= {"its decode steps [J]": format_digits(joules * (1 - share), 3), "together [J]": e.in_words(SPENT[0])}
-        whole = {"decode step": e.decode.chip_step_j, "a FLOP": e.decode.chip_j_per_flop}
-        rows.append(row | {word: format_quantity(float(joules), "J", 2) for word, joules in whole.items()})
-    return pd.DataFrame(rows)
-
-
-def claim(at: pd.DataFrame) -> str:
-    """Return as a chart title how far software, and how far systems, change the joules per token."""
-    wide = at.pivot(index="system", columns="software", values=SPENT[0])
-    kinds, across = (wide.max(axis=1) / wide.min(axis=1)).max(), (wide.max() / wide.min()).max()
-    return f"Software moves joules up to {format_digits(kinds, 2)} times, systems {format_digits(across, 2)} times"
+def sources(spec: System, e: RequestEnergy) -> list[str]:
+    """Return the ids of the sources behind watts, shares, sites and printed racks of the chapter."""
+    used = load.fact_sources(facilities.power(spec.chip), e.decode.facility, facilities.claims())
+    rows = load.facts_rows()
+    printed = [row.id for row in rows.values() if row.quantity == "rack_w" and row.entity in RACKS]
+    used |= {rows[fact_id].source for fact_id in (*spec.chip.sources.get("tdp_w", ()), *printed)}
+    return sorted(used | (evidence.sources("energy_servers") & {*load.sources()}))

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trnmodel.arguments import choice, number
 from trnmodel.catalog import facilities
@@ -136,46 +135,3 @@ def largest(sets: pd.DataFrame) -> pd.DataFrame:
     agree = [set(claims.split(" + ")) for claims in sets.claims[sets.agree]]
     inside = sets.claims.map(lambda one: any(set(one.split(" + ")) < other for other in agree))
     return sets[sets.agree & ~inside]
-
-
-def _axis(single: pd.DataFrame, name: str, end: float) -> NDArray:
-    """Return the grid of a ratio: every half up to an end, and the middles of the ranges of claims.
-
-    Where a claim is of power, so are the ends of the ranges, because it may hold at a corner of two others alone.
-    """
-    sides = [(low, high) for low, high in zip(single[f"{name}_low"], single[f"{name}_high"], strict=True)]
-    middles = [(low + high) / 2 if low and np.isfinite(high) else low or high for low, high in sides]
-    corners = np.ravel(sides) if (single.power_low > 0).any() else ()
-    more = [x for x in (*middles, *corners) if x and np.isfinite(x)]
-    return np.unique(np.round([*np.arange(0.5, end + 0.5, 0.5), *more], 2))
-
-
-def region(sets: pd.DataFrame, system: str | System, before: str | System) -> pd.DataFrame:
-    """Return how many claims hold over speed and work per joule, and whether the watts meet the TDP.
-
-    Returns
-    -------
-    points : pandas.DataFrame
-        speed_ratio, efficiency_ratio, held (single claims that hold there) and meets_tdp (whether the watts that both
-        imply meet the TDP of the chip). [-]
-
-    Examples
-    --------
-    >>> points = region(claim_sets(), "trn3-nl72x2-pcie160", "trn2-ultraserver")
-    >>> int(points.held.max()), bool(points[points.held == 4].meets_tdp.any())
-    (4, False)
-    """
-    new_w, old_w = (ends(find_system(where, "system").chip, "tdp_w") for where in (system, before))
-    single = sets[~sets.claims.str.contains("+", regex=False)]
-    speed, work = (x.ravel() for x in np.meshgrid(_axis(single, "speed", 3.5), _axis(single, "efficiency", 6.0)))
-    ratio = power_ratio(speed, work)
-    at = {"speed": speed, "efficiency": work, "power": ratio}
-    held = np.zeros(speed.shape, dtype=int)
-    for one in single.to_dict("records"):
-        inside = [(one[f"{what}_low"] <= x) & (x <= one[f"{what}_high"]) for what, x in at.items()]
-        held += np.logical_and.reduce(inside)
-    meets = (ratio * old_w[0] <= new_w[1]) & (ratio * old_w[1] >= new_w[0])
-    return tidy(
-        {"speed_ratio": s, "efficiency_ratio": w, "held": n, "meets_tdp": m}
-        for s, w, n, m in zip(speed, work, held, meets, strict=True)
-    )

@@ -6,7 +6,6 @@ import re
 import pytest
 
 import trnmodel as tm
-from trnbook.chapters import power_joules as joules
 from trnbook.report import parameters
 from trnmodel.catalog import load
 from trnmodel.catalog.stacks import KINDS
@@ -262,7 +261,7 @@ def test_the_grid_is_small(frontier):
 
 @pytest.mark.parametrize(
     ("chapter", "control"),
-    [("serving", "stack_kind"), ("chip-roofline", "chip"), ("power", "wanted_tokens_per_s_per_user")],
+    [("serving", "stack_kind"), ("chip-roofline", "chip")],
 )
 def test_an_explorer_fits_a_phone(open_page, site, chapter, control):
     page, chart = explorer(open_page, site, chapter, control, PHONE)
@@ -346,22 +345,6 @@ def test_a_chip_without_the_format_says_so(roofline):
     choose(chart, chip=tm.chip("trainium1").name, dtype="MXFP8")
     assert told(chart, "no peak") == ["The chip has no peak in this format"]
     assert chart.locator("svg.marks [aria-label$='TFLOP/s']").count() == 0
-
-
-def test_draws_of_a_system_at_a_speed_are_its_quantiles(open_page, site):
-    page, chart = explorer(open_page, site, "power", "wanted_tokens_per_s_per_user")
-    name, speed, kind = "hgx-h200", 50.0, "public"
-    choose(chart, system=name, wanted_tokens_per_s_per_user="50", software=kind)
-    page.wait_for_timeout(300)
-    line = joules.line_of(joules.joules("llama-3.3-70b", [name], [speed], tm.Request(4096, 512)), speed, name)
-    assert line.software == kind
-    cuts = joules.drawn("llama-3.3-70b", line).percentiles().iloc[0]
-    (median,) = told(chart, "the median")
-    (band,) = told(chart, "nine of ten draws")
-    assert shows(median.split()[0], cuts.p50)
-    assert all(shows(text, cuts[p]) for text, p in zip(re.findall(r"[\d.]+", band), ("p5", "p95"), strict=True))
-    choose(chart, system="trn2-ultraserver", wanted_tokens_per_s_per_user="50", software="public")
-    assert median not in told(chart, " ")
 
 
 def test_price_watts_and_share_of_ideal_move_what_a_token_costs(open_page, site):
