@@ -1,195 +1,229 @@
-"""Tables of one NeuronCore: engines of a kernel, products by size and schedule, experts, lanes and attention."""
+"""Tables of one NeuronCore: the card, rates by size, kernels by the engine that sets their time, measured kernels."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from IPython.display import Markdown
+from numpy.typing import ArrayLike, NDArray
 
-from trnbook.chapters.common import neuron_chips
-from trnmodel.arguments import integers, listed, number, numbers
-from trnmodel.catalog import load
+from trnbook.chapters import common
+from trnbook.shared.kernels import side_by_side
 from trnmodel.catalog.specs import Chip
-from trnmodel.kernels import kernel
+from trnmodel.evidence import score
+from trnmodel.evidence import tables as evidence
+from trnmodel.evidence.rows import published
 from trnmodel.kernels.engines import KernelTime
 from trnmodel.result import tidy
+from trnmodel.steps.answers import Step
+from trnmodel.units import US, format_quantity
 
-ENGINES = {
-    "TensorE": "tensor_s",
-    "VectorE": "vector_s",
-    "ScalarE": "scalar_s",
-    "GPSIMD": "gpsimd_s",
-    "DMA in": "load_s",
-    "DMA out": "store_s",
-    "fixed cost": "fixed_s",
+TUNED = "tuned products"
+KINDS = {  # groups of measured kernels, by what a reader calls them
+    **dict.fromkeys(("tuned-nki", "tuned-gemm"), TUNED),
+    **dict.fromkeys(("framework-trace", "framework-compile", "framework-attention", ""), "calls of a framework"),
+    "expert layer": "expert layers",
+    **dict.fromkeys(("kernels before tuning", "kernels not kept"), "kernels not tuned"),
 }
-TIERS = {"roofline": "roofline_s", "tile bound": "tile_s", "tuned kernel": "time_s", "engines in a row": "upper_s"}
-COPIES = {"vector": "VectorE", "scalar": "ScalarE"}
+CONSTANTS = {  # of a core, by the symbols of the chapter
+    "tensor.clock_hz": "f",
+    "tensor.array_rows": "R",
+    "tensor.max_stationary_cols": "C",
+    "tensor.max_moving_cols": "V0",
+    "tensor.min_initiation_cycle": "c0",
+    "tensor.access_overhead_cycle": "c1",
+    "fill_s": "filling",
+    "vector.clock_hz": "f of the Vector engine",
+    "scalar.clock_hz": "f of the Scalar engine",
+    "sbuf_bytes": "SBUF",
+    "dma_engines": "DMA engines",
+    "dma_engine_bytes_per_s": "rate of one of them",
+    "dma_start_s": "semaphore",
+}
+TIMES = ("s", "ms", "us", "ns")  # units of rows that state a time; the others state a rate
 
 
-def engine_times(answer: KernelTime) -> pd.DataFrame:
-    """Return the busy time of each engine that a kernel uses, and its fixed cost.
+def answer(large: KernelTime, called: KernelTime, dtype: str) -> str:
+    """Return the card that opens the chapter: a large product, tuned and through torch.compile, and how sure it is.
 
     Examples
     --------
-    >>> table = engine_times(kernel.matmul("trainium2", 2048, 2048, 2048))
-    >>> table.engine[table.busy_s.idxmax()]
-    'TensorE'
+    >>> import trnmodel as tm
+    >>> one = tm.kernel.matmul("trainium2", 16384, 16384, 16384)
+    >>> print(answer(one, one, "bf16").splitlines()[0])
+    > **76 TFLOP/s** (interpolated): a tuned kernel multiplies large BF16 matrices on one core of Trainium2.
     """
-    busy = {engine: float(getattr(answer, column)) for engine, column in ENGINES.items()}
-    return tidy({"engine": engine, "busy_s": time} for engine, time in busy.items() if time > 0)
+    peak = peak_flop_per_s(large.chip, dtype)
+    rate, other = (format_quantity(float(one.flop_per_s), "FLOP/s", 2) for one in (large, called))
+    low, _ = map(float, large.ends("flop_per_s"))
+    errors = evidence.table("product_errors")
+    return common.card(
+        rate,
+        f"a tuned kernel multiplies large {dtype.upper()} matrices on one core of {large.chip.name}",
+        mark=str(large.basis),
+        rival=f"its printed peak is {format_quantity(peak, 'FLOP/s', 2)}, and PyTorch's torch.compile reaches {other}",
+        rank="In comparison",
+        proof="Check: kernels that others measured",
+        more="**How sure?** Before their rows were read, half of the tuned products on Trainium3 were predicted within "
+        f"{errors.blind_error.abs().median():.0%}. Kernels that nobody has tuned may reach as little as "
+        f"{format_quantity(low, 'FLOP/s', 2)}.",
+    )
 
 
-def by_side(chip: str | Chip, dtypes: Iterable[str], side: ArrayLike) -> pd.DataFrame:
-    """Return the rate of square products per core: roofline, whole tiles, tuned kernel, engines in a row.
+def peak_flop_per_s(chip: Chip, dtype: str) -> float:
+    """Return the printed peak of one core in a format [FLOP/s]."""
+    assert chip.core is not None  # the chapter's guard refuses others
+    return float(chip.core.tensor.peak_flop_per_s[dtype])
+
+
+def curves(x: str, values: ArrayLike, rates_flop_per_s: Mapping[str, NDArray]) -> pd.DataFrame:
+    """Return rates over a size as lines of a chart, a row for each point.
 
     Examples
     --------
-    >>> sorted(by_side("trainium2", ["bf16"], [1024.0]).tier)
-    ['engines in a row', 'roofline', 'tile bound', 'tuned kernel']
+    >>> curves("side", [64, 128], {"tuned": np.array([1.0, 2.0])}).rate_flop_per_s.tolist()
+    [1.0, 2.0]
     """
-    rows, side = [], numbers("side", side, 1)
-    for dtype in listed("dtypes", dtypes, str):
-        answer, same = kernel.matmul(chip, side, side, side, dtype), {"side": side, "dtype": dtype}
-        rates = {tier: answer.flop / getattr(answer, column) for tier, column in TIERS.items()}
-        rows += [same | {"tier": tier, "rate_flop_per_s": rate} for tier, rate in rates.items()]
-    return tidy(rows)
+    each = [pd.DataFrame({x: values, "line": name, "rate_flop_per_s": rate}) for name, rate in rates_flop_per_s.items()]
+    return pd.concat(each, ignore_index=True)
 
 
-def by_rows(chip: str | Chip, m: ArrayLike, n: float, k: float, dtype: str) -> pd.DataFrame:
-    """Return the share of the tile peak that a product of some rows reaches.
+def kernels(work: Mapping[str, KernelTime]) -> pd.DataFrame:
+    """Return kernels with their time, their share of the core's printed peak, and the engine with the most work.
 
     Examples
     --------
-    >>> by_rows("trainium2", [1664], 1536, 1536, "bf16").share.round(3).tolist()
-    [1.0]
-    """
-    answer = kernel.matmul(chip, m, n, k, dtype)
-    full = kernel.matmul(chip, 16384, 16384, 16384, dtype)
-    share = (answer.flop / answer.tile_s) / (full.flop / full.tile_s)
-    return pd.DataFrame({"m": m, "share": share, "time_s": answer.time_s, "bound": answer.bound})
-
-
-def schedules(chip: str | Chip, side: float) -> pd.DataFrame:
-    """Return the time of one square product under each kind of buffering and of transposing.
-
-    Examples
-    --------
-    >>> schedules("trainium2", 2048.0).time_s.is_monotonic_increasing
-    True
-    """
-    side = number("side", side, 1)
-    cases: dict[str, dict[str, Any]] = {
-        "buffered twice": {},
-        "transposed on TensorE": {"transpose": "tensor"},
-        "waits for each output tile": {"buffering": "tile"},
-        "waits for each instruction": {"buffering": "none"},
-    }
-    rows = []
-    for schedule, options in cases.items():
-        answer = kernel.matmul(chip, side, side, side, **options)
-        rate = float(answer.flop_per_s)
-        rows.append({"way": schedule, "time_s": float(answer.time_s), "rate_flop_per_s": rate, "bound": answer.bound})
-    return tidy(rows)
-
-
-def experts(
-    chip: str | Chip, tokens: ArrayLike, n: float, k: float, n_experts: float, dtypes: Iterable[str]
-) -> pd.DataFrame:
-    """Return the time of a layer's experts over tokens per expert, by storage of the weights.
-
-    Examples
-    --------
-    >>> experts("trainium3", [1, 128], 2048, 4096, 8, ["mxfp4"]).bound.tolist()
-    ['DMA', 'DMA']
-    """
-    rows, tokens, n_experts = [], numbers("tokens", tokens, 1), number("n_experts", n_experts, 1)
-    core = neuron_chips([chip])[0].core
-    assert core is not None  # `neuron_chips` refuses others
-    compute = "mxfp8" if "mxfp8" in core.tensor.peak_flop_per_s else "bf16"
-    for dtype in listed("dtypes", dtypes, str):
-        answer = kernel.matmul(chip, tokens, n, k, compute, groups=n_experts, weight_dtype=dtype)
-        times = {"time_s": answer.time_s, "vector_s": answer.vector_s, "bound": answer.bound}
-        rows.append({"tokens_per_expert": tokens, "weights": dtype, **times})
-    return tidy(rows)
-
-
-def cores(chip: str | Chip, side: float, dtype: str) -> pd.DataFrame:
-    """Return the rate of a large product on one logical core by LNC and by how many physical cores work at once.
-
-    `chip_flop_per_s` is the rate of all that work. Counts are one logical core, two of the default size, and all.
-
-    Examples
-    --------
-    >>> cores("trainium2", 8192.0, "bf16").busy_cores.tolist()
-    [1, 4, 8, 2, 4, 8]
-    """
-    chip, rows, side = load.chip(chip), [], number("side", side, 1)
-    for lnc in chip.lnc_choices:
-        for busy in sorted({int(lnc), min(2 * int(max(lnc, chip.lnc_default)), int(chip.cores)), int(chip.cores)}):
-            rate = float(kernel.matmul(chip, side, side, side, dtype, lnc=lnc, busy_cores=busy).flop_per_s)
-            counts = {"lnc": lnc, "busy_cores": busy}
-            rows.append(counts | {"rate_flop_per_s": rate, "chip_flop_per_s": rate * busy / lnc})
-    return tidy(rows)
-
-
-def lane_operators(
-    chips: Iterable[str | Chip], rows: float, columns: float, operators: Iterable[str] | None = None
-) -> pd.DataFrame:
-    """Return the time of norms, softmax, activations and the like, fused with neighbours, by generation.
-
-    Examples
-    --------
-    >>> set(lane_operators(["trainium3"], 4096, 4096).bound) <= {"VectorE", "ScalarE", "GPSIMD", "fixed cost"}
-    True
-    """
-    times = []
-    for op in kernel.operators() if operators is None else listed("operators", operators, str):
-        for chip in neuron_chips(chips):
-            answer = kernel.elementwise(chip, op, rows, columns, hbm=0.0)
-            times.append({"operator": op, "chip": chip.name, "time_s": float(answer.time_s), "bound": answer.bound})
-    return tidy(row for row in times if np.isfinite(row["time_s"]))
-
-
-def attention_engines(
-    chips: Iterable[str | Chip], tokens: float, head_sizes: Iterable[float], heads: float
-) -> pd.DataFrame:
-    """Return attention by generation and head size: busy time per engine, by engine of the exponential.
-
-    Examples
-    --------
-    >>> table = attention_engines(["trainium2", "trainium3"], 4096, [64], 8)
-    >>> table.groupby("chip").bound.first().tolist()
-    ['ScalarE', 'TensorE']
-    """
-    rows, tokens, sizes = [], number("tokens", tokens, 1), integers("head_sizes", head_sizes)
-    for chip in neuron_chips(chips):
-        assert chip.core is not None  # `neuron_chips` refuses others
-        fast = not np.isnan(chip.core.vector.exponential_ratio)
-        for choice in ("vector", "fast-scalar", "scalar") if fast else ("scalar",):
-            for size in sizes:
-                answer = kernel.attention(chip, tokens, tokens, heads, head_size=size, exponential=choice)
-                busy = {"TensorE": answer.tensor_s, "VectorE": answer.vector_s, "ScalarE": answer.scalar_s}
-                busy["DMA"] = answer.load_s + answer.store_s
-                same: dict[str, Any] = {"chip": chip.name, "exponential": choice, "head_size": size}
-                same |= {"bound": answer.bound, "time_s": float(answer.time_s), "upper_s": float(answer.upper_s)}
-                rows += [same | {"engine": engine, "busy_s": float(value)} for engine, value in busy.items()]
-    return pd.DataFrame(rows)
-
-
-def smallest_contractions(chips: Iterable[str | Chip]) -> pd.DataFrame:
-    """Return the contraction from which TensorE, not the copy out of PSUM, bounds full tiles.
-
-    Examples
-    --------
-    >>> smallest_contractions(["trainium1"]).contraction.tolist()
-    [384.0, 256.0]
+    >>> import trnmodel as tm
+    >>> kernels({"product": tm.kernel.matmul("trainium2", 4096, 4096, 4096)}).bound.tolist()
+    ['TensorE']
     """
     return tidy(
-        {"chip": chip.name, "copied by": name, "contraction": kernel.smallest_contraction(chip, engine=engine)}
-        for chip in neuron_chips(chips)
-        for engine, name in COPIES.items()
+        {
+            "kernel": name,
+            "time_s": float(one.time_s),
+            "share_of_peak": float(one.flop_per_s) / peak_flop_per_s(one.chip, one.dtype),
+            "bound": one.bound,
+        }
+        for name, one in work.items()
     )
+
+
+def compared(by_tile_s: float, step: Step) -> Markdown:
+    """Return what the tiles of a step's products take, and what its reads of HBM take.
+
+    Examples
+    --------
+    >>> from trnbook.shared import case
+    >>> compared(0.0085, case.choice("llama-3.3-70b", "trn2.48xlarge").step).data
+    'Tile by tile the products take 8.5 ms, and the reads of HBM take 30 ms.'
+    """
+    tiles, reads = (format_quantity(float(time_s), "s", 2) for time_s in (by_tile_s, step.memory_s))
+    return Markdown(f"Tile by tile the products take {tiles}, and the reads of HBM take {reads}.")
+
+
+def measured() -> pd.DataFrame:
+    """Return the rows of all kernels with a published time, for `tm.validate`; `measured_s` is that time.
+
+    Examples
+    --------
+    >>> bool((measured().measured_s > 0).all())
+    True
+    """
+    times = evidence.table("kernels", quantity="time").set_index("id")
+    rows = published().set_index("id").loc[times.index]
+    kinds = [KINDS.get(group, "other kernels") for group in times.group]
+    return rows.assign(measured_s=times.measured, called=times.kernel, kind_of_kernel=kinds).reset_index()
+
+
+def timed(judged: pd.DataFrame) -> pd.DataFrame:
+    """Return judged kernels with measured and predicted times; a row that states a rate is turned into its time.
+
+    Examples
+    --------
+    >>> row = {"kind_of_kernel": "x", "chip": "trainium2", "called": "y", "unit": "%", "error": 1.0, "source": "z"}
+    >>> timed(pd.DataFrame([row | {"measured_s": 2.0}])).predicted_s.tolist()
+    [1.0]
+    """
+    slower = np.where(judged.unit.isin(TIMES), 1 + judged.error, 1 / (1 + judged.error))
+    names = {"kind_of_kernel": "kind", "called": "kernel", "chip": "chip", "measured_s": "measured_s"}
+    table = judged[[*names]].rename(columns=names)
+    return table.assign(predicted_s=judged.measured_s * slower, error=slower - 1, source=judged.source)
+
+
+def by_kind(kernels: pd.DataFrame) -> pd.DataFrame:
+    """Return the errors of timed kernels by kind, the best first: cases, median, nine of ten, and the worst.
+
+    Examples
+    --------
+    >>> by_kind(pd.DataFrame({"kind": ["a", "a"], "error": [-0.1, 0.3]})).worst_error.tolist()
+    [0.3]
+    """
+    rows = []
+    for kind, errors in kernels.groupby("kind", sort=False).error:
+        size = errors.abs()
+        columns = {"median_error": size.median(), "p90_error": size.quantile(0.9), "bias": errors.median()}
+        rows.append({"kind": kind, "cases": len(errors)} | columns | {"worst_error": errors.loc[size.idxmax()]})
+    return tidy(rows).sort_values("median_error", kind="stable", ignore_index=True)
+
+
+def off(errors: pd.DataFrame) -> str:
+    """Return what a chart says of the errors by kind: the median of tuned products, and the largest median.
+
+    Examples
+    --------
+    >>> off(pd.DataFrame({"kind": [TUNED, "others"], "median_error": [0.014, 0.16]}))
+    'median error: 1.4% for tuned products, at most 16% for another kind'
+    """
+    median = errors.set_index("kind").median_error
+    return f"median error: {median[TUNED]:.1%} for {TUNED}, at most {median.max():.0%} for another kind"
+
+
+def counted() -> pd.DataFrame:
+    """Return the products on Trainium3 whose counters were published, with errors before and after the constants.
+
+    Examples
+    --------
+    >>> set("mnk") <= set(counted())
+    True
+    """
+    swept = evidence.table("products")
+    left = evidence.table("product_errors").set_index([*"mnk"]).left_out_error
+    keys = pd.MultiIndex.from_frame(swept[[*"mnk"]])
+    seconds = {f"{name}_s": swept[f"{name}_us"] * US for name in ("time", "tensor_engine_active", "gap", "evict")}
+    errors = {"error": swept.error, "blind_error": swept.blind_error, "left_out_error": left.reindex(keys).to_numpy()}
+    return swept[[*"mnk"]].assign(**seconds, cycles=swept.cycles, hbm_read_bytes=swept.hbm_read_bytes, **errors)
+
+
+def left_out() -> pd.DataFrame:
+    """Return calls of a framework with the error of a fit that has not seen the call.
+
+    Examples
+    --------
+    >>> left_out().columns.tolist()
+    ['kernel', 'error', 'group']
+    """
+    return evidence.table("kernels_left_out")
+
+
+def counted_bytes() -> pd.DataFrame:
+    """Return kernels whose bytes of HBM were counted, with the bytes that the model predicts.
+
+    Examples
+    --------
+    >>> {"measured_bytes", "predicted_bytes"} <= set(counted_bytes())
+    True
+    """
+    return side_by_side(evidence.table("kernels"), "bytes")
+
+
+def set_aside() -> pd.DataFrame:
+    """Return the reasons why published rows of kernels do not count, each with its number of rows.
+
+    Examples
+    --------
+    >>> set_aside().columns.tolist()
+    ['reason', 'rows']
+    """
+    return score.reasons(score.excluded(score.shipped("kernel")))[["reason", "rows"]]
