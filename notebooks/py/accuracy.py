@@ -14,7 +14,7 @@
 
 # %% tags=["parameters"]
 question: str = "time per output token"
-chip: str = "all chips"
+on_chip: str = "all chips"
 
 # %% tags=["hide-input"]
 import pandas as pd
@@ -27,7 +27,7 @@ from trnbook.chapters import accuracy_explorer as explorer
 from trnbook.chapters import guard
 
 guard.one_of(list(tables.QUESTIONS)[:-1], question=question)
-guard.one_of(tables.CHIPS, chip=chip)
+guard.one_of(tables.CHIPS, on_chip=on_chip)
 unseen = tables.left_out()
 by_chip = tables.by_chip(unseen)
 
@@ -39,7 +39,7 @@ explorer.measured_and_predicted(
     tables.points(unseen),
     by_chip,
     question,
-    chip,
+    on_chip,
     caption="Most predictions of unseen pages lie near the line",
     under="a point is one configuration, predicted without its page; hover for model and page",
 )
@@ -48,7 +48,7 @@ explorer.measured_and_predicted(
 # Choose a question and a chip above the chart. A point below the line ran slower than predicted, or made more if it is a rate. The words
 # below the chart give the error, and the number of configurations and pages that it rests on.
 #
-# ## The errors, question by question
+# ## Check: the errors, question by question
 #
 # A model that was fitted to measurements agrees with them, which proves little. So we leave out each page of measurements in turn, fit the
 # constants to all other pages, and predict the page that is missing. We read that page as a stranger's table: from its cells alone, without
@@ -105,7 +105,7 @@ assert abs(1000 * step.time_s / page.predicted - 1).max() < 1e-6  # what tm.vali
 # %%
 ideal = tm.decode_step(*where, **ask, efficiencies="ideal")
 charts.lines(
-    tables.beside(page, step, ideal),
+    tables.lines_of_page(page, step, ideal),
     x="batch",
     y="time_s",
     color="line",
@@ -164,7 +164,7 @@ chart = charts.ranges(
     caption="Blind errors were larger than those of today",
     under="the largest groups of the second collection; every group is in Evidence",
 )
-display(chart, Markdown(tables.products_in_words()))
+display(chart, Markdown(tables.products_sentence()))
 
 # %% [markdown]
 # The honest error for a kind of model or engine that nobody has measured lies nearer to the blind one. Mixtures of experts were the worst,
@@ -250,13 +250,11 @@ charts.table(
 files = {
     "From published rows to votes": (tables.funnel(rows), "votes"),
     "Every group and split": (errors, "accuracy"),
-    "Every configuration with its page left out": (unseen, "page-left-out"),
     "Blind errors by group, and those of today": (blind, "blind"),
     "Reasons why predicted rows do not count": (tables.asides(rows), "excluded-reasons"),
     "Sources that carry the error of a question": (tables.lab_table("errors_by_source"), "by-source"),
     "Signed errors by system, batch, context and TP": (tables.lab_table("errors_by_regime"), "by-regime"),
     "Steps of training by software, beside one MFU": (tables.lab_table("training_errors"), "training"),
-    "Watts of GPUs by configuration": (tables.lab_table("energy_errors"), "energy"),
     "Products on Trainium3, blind and left out": (tables.lab_table("product_errors"), "products"),
 }
 display(*(charts.table(frame, caption=name, download=stem, file_only=True) for name, (frame, stem) in files.items()))

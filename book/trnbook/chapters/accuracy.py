@@ -154,14 +154,14 @@ def by_chip(rows: pd.DataFrame) -> pd.DataFrame:
     """
     named = rows.assign(chip=rows.chip.map(chip_name))
     both = pd.concat([named.assign(chip=ANY), named])
-    found = both.groupby(["question", "chip"], sort=False)
-    table = found.error.agg(
+    groups = both.groupby(["question", "chip"], sort=False)
+    table = groups.error.agg(
         configurations="size",
         median_error=lambda error: error.abs().median(),
         p90_error=lambda error: error.abs().quantile(0.9),
         bias_error="median",
     )
-    table.insert(1, "pages", found.source.nunique())
+    table.insert(1, "pages", groups.source.nunique())
     return table.reset_index()
 
 
@@ -174,11 +174,11 @@ def matrix(rows: pd.DataFrame) -> pd.DataFrame:
     >>> matrix(rows).Trainium2.tolist()
     ['20% of 2']
     """
-    found = by_chip(rows).set_index(["question", "chip"])
+    errors = by_chip(rows).set_index(["question", "chip"])
     names = CHIPS[1:]
     cells = {
         key: f"{row.median_error:.{0 if row.median_error >= 0.0995 else 1}%} of {int(row.configurations):,}"
-        for key, row in found.iterrows()
+        for key, row in errors.iterrows()
     }
     kinds = [kind for kind in QUESTIONS if any((kind, name) in cells for name in names)]
     return pd.DataFrame(
@@ -231,10 +231,10 @@ def _held() -> pd.Series:
     held = pd.read_csv(COVERAGE)
     held = held[held.split.eq(SOURCE) & held.of.eq("group")]
     named = held.assign(question=held.name.map(_OF_GROUP), inside=held.inside * held.cases).dropna(subset="question")
-    found = named.groupby("question")[["inside", "cases"]].sum()
+    sums = named.groupby("question")[["inside", "cases"]].sum()
     steps = lab_table("training_errors")
     share = float(np.average(steps.inside.astype(float), weights=steps.cases.astype(float)))
-    return pd.concat([found.inside / found.cases, pd.Series({"step of training": share})])
+    return pd.concat([sums.inside / sums.cases, pd.Series({"step of training": share})])
 
 
 def _naive() -> pd.Series:
@@ -320,18 +320,18 @@ def products() -> dict[str, float]:
     }
 
 
-def products_in_words() -> str:
+def products_sentence() -> str:
     """Return a sentence on the matrix products of Trainium3 that were predicted before they were read.
 
     Examples
     --------
-    >>> products_in_words().partition(":")[0]
+    >>> products_sentence().partition(":")[0]
     'Matrix products on Trainium3 were predicted blind, too'
     """
-    found = products()
+    errors = products()
     return (
         "Matrix products on Trainium3 were predicted blind, too: half of them were within "
-        f"{found['blind_median']:.1%}, and the worst was {found['blind_worst']:+.0%} off."
+        f"{errors['blind_median']:.1%}, and the worst was {errors['blind_worst']:+.0%} off."
     )
 
 
@@ -368,17 +368,17 @@ def funnel(judged: pd.DataFrame) -> pd.DataFrame:
     table : pandas.DataFrame
         step, rows, others (why the others are left out). [-]
     """
-    found = counts(judged)
+    tally = counts(judged)
     steps = {
-        "published rows": (found["rows"], ""),
+        "published rows": (tally["rows"], ""),
         "with a prediction": (
-            found["predicted"],
+            tally["predicted"],
             "no machine, model or length is stated, or it is no time, rate or size",
         ),
-        "of Neuron chips": (found["counted"] + found["copies"] + found["aside"], "rows of GPUs in tables of Trainium"),
-        "not another row again": (found["counted"] + found["aside"], "the same run, or a percentile beside its median"),
-        "that count": (found["counted"], "a time that is rounded to a quarter of itself or more"),
-        "configurations": (found["configurations"], "rows of one question vote once, with the middle error"),
+        "of Neuron chips": (tally["counted"] + tally["copies"] + tally["aside"], "rows of GPUs in tables of Trainium"),
+        "not another row again": (tally["counted"] + tally["aside"], "the same run, or a percentile beside its median"),
+        "that count": (tally["counted"], "a time that is rounded to a quarter of itself or more"),
+        "configurations": (tally["configurations"], "rows of one question vote once, with the middle error"),
     }
     return pd.DataFrame([{"step": step, "rows": int(n), "others": why} for step, (n, why) in steps.items()])
 
@@ -402,9 +402,9 @@ def answer(errors: pd.DataFrame, question: str) -> str:
         f"the median error of a predicted {question} on a page of measurements that the model had not seen. "
         f"Nine in ten are within {own.p90_error:.0%}",
         mark="measured",
-        rank="Best and worst",
+        rank="In comparison",
         rival=f"{rows.median_error[best]:.0%} for a {best}, {rows.median_error[worst]:.0%} for a {worst}",
-        proof="The errors, question by question",
+        proof="Check: the errors, question by question",
         more=f"**How sure?** Over all questions, {held.inside:.0%} of the measurements lie inside the 90 % band of "
         "their prediction.",
     )
@@ -417,7 +417,7 @@ def shown(judged: pd.DataFrame, rows: Iterable[str]) -> pd.DataFrame:
     return judged.assign(row=list(rows))[columns].rename(columns=names)
 
 
-def beside(page: pd.DataFrame, predicted: Step, ideal: Step) -> pd.DataFrame:
+def lines_of_page(page: pd.DataFrame, predicted: Step, ideal: Step) -> pd.DataFrame:
     """Return the times of a page of steps by batch: measured, predicted with their band, and on ideal software.
 
     Parameters

@@ -88,12 +88,12 @@ def _drawn(points: pd.DataFrame, kinds: list[str]) -> Any:
 
 def _tips() -> list[Any]:
     """Return what the pointer shows of a point."""
-    words = {"of": "Model", "machine": "Machine", "name": "Chip", "off": "Error", "page": "Page"}
+    names = {"of": "Model", "machine": "Machine", "name": "Chip", "off": "Error", "page": "Page"}
     numbers = {"m": "Measured", "p": "Predicted"}
     tips = [
         alt.Tooltip(field=name, type="quantitative", format=",.3~r", title=title) for name, title in numbers.items()
     ]
-    return tips + [alt.Tooltip(field=name, type="nominal", title=title) for name, title in words.items()]
+    return tips + [alt.Tooltip(field=name, type="nominal", title=title) for name, title in names.items()]
 
 
 def _said(errors: pd.DataFrame, kinds: list[str]) -> list[Any]:

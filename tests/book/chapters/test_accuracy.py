@@ -141,7 +141,7 @@ def test_a_page_beside_its_predictions():
     ask = {"batch": [1, 2], "context": 300, "max_context": 512, "efficiencies": "vllm-neuron-2026"}
     where = ("deepseek-v3", "trn2.48xlarge", tm.Mapping(tp=64))
     ideal = tm.decode_step(*where, **ask | {"efficiencies": "ideal"})
-    found = study.beside(page, tm.decode_step(*where, **ask), ideal)
+    found = study.lines_of_page(page, tm.decode_step(*where, **ask), ideal)
     assert found[found.line == "measured"].time_s.tolist() == pytest.approx([0.0205, 0.03])
     assert set(found.dropna(subset="time_s_low").line) == {"predicted"}
 

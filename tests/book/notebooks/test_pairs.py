@@ -27,7 +27,7 @@ OTHER = {
         "output_tokens": 128,
     },
     "data": {"entity": "trainium2", "quantity": "hbm_bytes", "change": 0.2},
-    "accuracy": {"question": "kernel", "chip": "Trainium3"},
+    "accuracy": {"question": "kernel", "on_chip": "Trainium3"},
     "beside-gpus": {
         "system": "trn1.32xlarge",
         "systems": ["trn3pd98.3xlarge", "hgx-a100", "tpu-v5e-pod"],
@@ -178,7 +178,7 @@ VALUES = {
         "tokens_per_s_per_user": [1e6],
     },
     "data": {"entity": ["trainium9", "h100"], "quantity": ["hbm_bytes", "x"]},
-    "accuracy": {"question": ["first token", "power of a GPU"], "chip": ["all chips", "Trainium3", "GPUs and TPUs"]},
+    "accuracy": {"question": ["first token", "power of a GPU"], "on_chip": ["all chips", "Trainium3", "GPUs and TPUs"]},
     "software": {"input_tokens": [512, 65_536], "model": ["llama-3.1-8b", OWN], "experts_model": [OWN]},
     "beside-gpus": {"model": ["llama-3.1-8b", OWN], "system": ["trn2.48xlarge", "trn3-nl32x2-torus"]},
     "chip-roofline": {"chip": CHIPS, "intensity_flop_per_byte": [1.0, 1e5], "comparators": [["h200"], ["mi355x"]]},
