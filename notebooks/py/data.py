@@ -178,14 +178,13 @@ charts.table(pd.DataFrame(totals), caption="Printed totals of instances beside o
 
 # %% [markdown]
 # ## Evidence
+#
+# `tm.facts()` returns every fact as a table. The files behind it lie in `data/facts`, a row for each printed figure.
 
 # %% tags=["hide-input"]
 charts.table(
     tables.estimates(facts), caption="Every estimate of ours, with its formula", download="ours", file_only=True
 )
-
-# %% tags=["hide-input"]
-charts.table(facts, caption="Every fact", download="all-facts", file_only=True)
 
 # %% [markdown]
 # ## Sources

@@ -66,9 +66,9 @@ def test_what_a_headline_rests_on():
     """Nothing of ours, one sentence, or a fold that counts figures and stacks; the ideal stack has no rows."""
     hop = "latency of one hop of a link, 1-2 us (assumed: AWS's hop of a ring)"
     assert ledger.rests_on() == ledger.rests_on("mine") == ""
-    assert ledger.rests_on("trainium3/hop_s/project") == f"Under it, of our own estimate (D): {hop}."
+    assert ledger.rests_on("trainium3/hop_s/project") == f"It rests on our own estimate: {hop}."
     both = ledger.rests_on("trainium3/hop_s/project", "vllm-neuron-2026")
-    assert "(D): 1 figure and 1 stack of software " in both
+    assert "estimates: 1 figure and 1 stack of software " in both
     own = {
         row.quantity
         for row in load.facts_rows().values()
@@ -77,7 +77,7 @@ def test_what_a_headline_rests_on():
     assert f"- {len(own)} constants and policies of the software vllm-neuron-2026, fitted or assumed" in both
     assert f"- {hop}" in both
     figures = ledger.rests_on("trainium3/hop_s/project", "trainium3/hop_s/project")
-    assert "(D): 2 figures \N{BLACK DOWN-POINTING SMALL TRIANGLE}<" in figures
+    assert "estimates: 2 figures \N{BLACK DOWN-POINTING SMALL TRIANGLE}<" in figures
     assert ledger.shortened("123456789", "hbm_bytes_per_s") == "123.5 MB/s"
     assert ledger.shortened("12345678", "hbm_bytes_per_s") == "12345678"
 

@@ -28,7 +28,10 @@ _NUMBER = re.compile(r"(?<![\w.])(?<!\w-)(?:\d[\d,.]*\d|\d(?!\w))")
 _BAND = re.compile(r" \([^()]*?\d to [^()]*\)")  # a range beside its number is typography, not prose
 _PROBLEM = re.compile(r"^\*\*\d+\.\*\*")  # the number of a problem
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z*`])|\n\s*\n|\n(?=[*#|>-])")
-_SKIPPED = re.compile(r"\$\$.*?\$\$|\$[^$]*\$|`[^`]*`|```.*?```|\]\([^)]*\)|<[^>]*>", re.S)
+_SKIPPED = re.compile(  # code, marks of a box, formulas, addresses and tags
+    r"```[a-z].*?```|^(?:```|:class:)[^\n]*$|\$\$.*?\$\$|(?<!\\)\$[^$]*(?<!\\)\$|`[^`]*`|\]\([^)]*\)|<[^>]*>",
+    re.S | re.M,
+)
 
 
 class Page(NamedTuple):
@@ -88,6 +91,8 @@ def sentences(text: str) -> Iterator[str]:
     --------
     >>> list(sentences("One is $1+1$. Two `x` is more.\n\n| 1 | 2 |"))
     ['One is .', 'Two  is more.']
+    >>> list(sentences("It costs \\$2, or \\$3.\n\n```{admonition} Answer\n:class: dropdown\nThree.\n```"))
+    ['It costs \\$2, or \\$3.', 'Three.']
     """
     for part in _SENTENCE.split(_SKIPPED.sub("", text)):
         one = " ".join(part.split(" ")).strip()

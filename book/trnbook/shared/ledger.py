@@ -282,7 +282,7 @@ def rests_on(*names: str) -> str:
     Examples
     --------
     >>> rests_on("trainium3/hop_s/project")
-    "Under it, of our own estimate (D): latency of one hop of a link, 1-2 us (assumed: AWS's hop of a ring)."
+    "It rests on our own estimate: latency of one hop of a link, 1-2 us (assumed: AWS's hop of a ring)."
     """
     rows, said = load.facts_rows(), []
     for name in names:
@@ -295,11 +295,11 @@ def rests_on(*names: str) -> str:
             values = {row.quantity for row in rows.values() if row.confidence == "D" and row.entity in owners}
             said.append(f"{len(values)} constants and policies of the software {name}, fitted or assumed")
     if len(said) < 2:
-        return f"Under it, of our own estimate (D): {said[0]}." if said else ""
+        return f"It rests on our own estimate: {said[0]}." if said else ""
     stacks = sum(one.endswith("fitted or assumed") for one in said)
     kinds = ((len(said) - stacks, "figure"), (stacks, "stack of software"))
     counts = " and ".join(counted(n, kind) for n, kind in kinds if n)
-    title = f"Under it, of our own estimate (D): {counts} \N{BLACK DOWN-POINTING SMALL TRIANGLE}"
+    title = f"It rests on our own estimates: {counts} \N{BLACK DOWN-POINTING SMALL TRIANGLE}"
     head = f"<details><summary>{title}</summary>"
     return "\n\n".join([head, *(f"- {one}" for one in said), "</details>"])
 

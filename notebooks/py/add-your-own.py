@@ -1,0 +1,236 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+#   trnmodel:
+#     order: 23
+#     part: Evidence
+# ---
+
+# %% [markdown]
+# # How do I add my own model, price, chip or measurement?
+
+# %% tags=["parameters"]
+model: str = "llama-3.3-70b"
+system: str = "trn2.48xlarge"
+tokens_per_s_per_user: float = 50.0
+input_tokens: int = 4096
+output_tokens: int = 512
+
+# %% tags=["hide-input"]
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+from IPython.display import Markdown
+
+import trnmodel as tm
+from trnbook import charts
+from trnbook.chapters import add_your_own as tables
+from trnbook.chapters import common, guard
+
+m, spec = tm.model(model), tm.system(system)
+guard.generates(model=m)
+guard.within(1, 1e6, input_tokens=input_tokens, output_tokens=output_tokens)
+guard.spans(input_tokens + output_tokens, model=m)
+guard.above_zero(tokens_per_s_per_user=tokens_per_s_per_user)
+request = tm.Request(input_tokens, output_tokens, tokens_per_s_per_user=tokens_per_s_per_user)
+plan = tm.plan(m, request, systems=spec)
+tables.answered(plan)
+
+# %% tags=["hide-input"]
+Markdown(tables.answer(plan.best))
+
+# %% [markdown]
+# ## Why you should not stop at our numbers
+#
+# The published case is not yours. You have your own model, your own rent, perhaps a machine that nobody has described, and you can measure. Each of
+# these enters the model in one line, and nothing has to be installed or changed for it. The cells below start from one question and change
+# one thing at a time. In JupyterLab (`make lab`) you can do the same in every chapter.
+#
+# ## Your own model
+#
+# A model is its `config.json`, the file that lies beside the weights on Hugging Face. Give its path wherever a chapter, a command or a call
+# takes a model. The sizes in the file give the parameters, the work and the cache; no weight is read. Here the shipped file is written to disk,
+# as a stranger's would be, with half of its layers.
+
+# %%
+path = tables.config_file(m, layers=m.n_layers // 2)
+own_model = tm.model(path)
+both = [tm.plan(it, request, systems=spec).best for it in (m, own_model)]
+rows = [tables.row(name, best) for name, best in zip(["as shipped", "half of the layers"], both, strict=True)]
+charts.table(
+    pd.DataFrame(rows), caption="The same question, for a shipped model and for an own one", download="own-model"
+)
+
+# %% [markdown]
+# To read a chapter for your model in JupyterLab, open the chapter, set `model` in its second cell to the path of your file, and choose *Run All
+# Cells*. At the terminal the same is one line, and the report is a page of its own:
+#
+# ```console
+# trnmodel run serving -p model=path/to/config.json -p system=trn2.48xlarge -o reports
+# ```
+#
+# ## Your own price
+#
+# With $p$ dollars per chip-hour and $r$ tokens per second and paid chip, a million generated tokens cost
+#
+# $$c = \frac{p}{3600} \cdot \frac{10^6}{r}.$$
+#
+# `tm.token_cost` takes your price of a chip-hour as a number. The line is straight, so that one point is enough to read off all others.
+
+# %%
+prices = np.array([1.0, 2.0, 3.0, 4.0])
+costs = [tm.token_cost(m, request, spec, pricing=float(price)).to_frame() for price in prices]
+priced = pd.concat([one[one.stack_kind == "public"] for one in costs]).assign(usd_per_chip_h=prices)
+charts.lines(
+    priced,
+    x="usd_per_chip_h",
+    y="generated_usd_per_mtoken",
+    caption="The cost of tokens is proportional to your price",
+    under="public software, prompts paid",
+)
+
+# %% [markdown]
+# ## Your own chip or rack
+#
+# A system is a frozen object, and `replace` gives a copy with another value. All models follow: time, memory, energy and cost. Here HBM is read at
+# half to twice its rate, with everything else as it is.
+
+# %%
+rates = np.array([0.5, 0.75, 1.0, 1.5, 2.0])
+slower = [replace(spec, chip=replace(spec.chip, hbm_bytes_per_s=rate * spec.chip.hbm_bytes_per_s)) for rate in rates]
+found = [tm.plan(m, request, systems=it).best for it in slower]
+whatif = pd.DataFrame([tables.row(f"{rate:g}", best) for rate, best in zip(rates, found, strict=True)])
+charts.bars(
+    whatif,
+    "case",
+    "tokens_per_s_per_chip",
+    caption="Bandwidth of HBM moves the yield of decode",
+    under="whole requests per paid chip; the bar's name is the factor on the bandwidth",
+)
+
+# %% [markdown]
+# A chip that the book should know for good is a few rows in `data/facts`. `CONTRIBUTING.md` says which, and every row needs a source.
+#
+# ## Your own software
+#
+# What software loses is a set of named constants, the *efficiencies*. `tm.efficiencies` gives those of a chip's public software, `efficiencies=` takes
+# your own. Here the server reaches another share of the bandwidth when it reads weights.
+
+# %%
+public = tm.efficiencies(spec.chip)
+shares = np.array([0.25, 0.5, 0.75, 1.0])
+mapping, context = plan.best.degrees, request.mean_context
+steps = [
+    tm.decode_step(
+        m, spec, mapping, batch=plan.best.batch, context=context, precision=str(plan.best.precision), efficiencies=own
+    )
+    for own in (replace(public, weight_stream_share=float(share)) for share in shares)
+]
+charts.lines(
+    pd.DataFrame({"weight_stream_share": shares, "time_s": [float(step.time_s) for step in steps]}),
+    x="weight_stream_share",
+    y="time_s",
+    caption="Software that reads faster shortens the step",
+    under="one decode step of the plan's batch, without speculation",
+)
+
+# %% [markdown]
+# ## Your own measurement
+#
+# A measurement is a row of a table: what ran, where, and what was read off. `tm.validate` asks the model the question of the row. It returns the prediction with
+# its band and what it rests on, or the reason why the row cannot be asked. A row that lacks a column is not refused; its band grows with all
+# that it could have meant.
+
+# %%
+measured = pd.DataFrame(
+    {
+        "instance": "trn2.48xlarge",
+        "workload": "Llama-3.1-70B",
+        "phase": "decode",
+        "metric": "tpot",
+        "tp": 64,
+        "lnc": 2,
+        "precision": "bf16",
+        "seq_len": 4096,
+        "batch": [1, 1, 4],
+        "value": [18.0, 90.0, 22.0],
+        "unit": "ms",
+    }
+)
+judged = tm.validate(measured)
+charts.table(tables.verdicts(judged), caption="Three invented rows, as the model sees them", download="judged")
+
+# %% [markdown]
+# These three rows are invented, to show what comes back. A row outside of its band is either a find or a mistake: a compiled
+# batch that is larger than the one in use, a graph for each layer, a draft model that nobody mentioned. The columns are those of
+# `data/evidence/measured.csv`, and a file is read as well as a table:
+#
+# ```python
+# tm.validate("my-rows.csv")
+# ```
+#
+# ## Check: the published rows, through the same call
+#
+# The same call judges everything that others have published. The share inside the bands should be near nine in ten.
+
+# %%
+published = tm.validate(tm.validation()[tables.COLUMNS].head(tables.ROWS))
+inside = tables.share_inside(published)
+Markdown(f"Of the first published rows that can be asked, {inside:.0%} lie inside their band.")
+
+# %% [markdown]
+# [How wrong are we?](accuracy.ipynb) has all rows, and what they say of each kind of question.
+#
+# ## What is left out
+#
+# Models with other building blocks than those that a `config.json` can name are refused, with the name of the block. Constants that are fitted
+# to your own rows are a later chapter's work: `tm.calibrate` shows which constants your rows would move.
+
+# %% [markdown]
+# ```{admonition} Takeaway
+# :class: tip
+# Change one thing, ask again, and look at how far the answer moves. What moves it most is what you should measure first.
+# ```
+
+# %% [markdown]
+# ## Problems
+#
+# **1.** A chip makes 250 tokens/s and costs \$2 per hour. What do a million tokens cost?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# $2/3600 \times 10^6/250 = 2.22$ dollars.
+# ```
+#
+# **2.** A step takes 40 ms, of which reads take 24 ms. By how much does a chip shorten it whose memory is twice as fast?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# Reads take half of their time, 12 ms. The step takes 28 ms if nothing else hides behind the reads, which is 30 % less.
+# ```
+#
+# **3.** You measure 90 ms where the band ends at 51 ms. What do you look at first?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# At what the row does not say: the batch for which the graph was compiled, the context, the software and its release. Add these columns and
+# ask again. If the row is still outside, it is news.
+# ```
+
+# %% [markdown]
+# ## Evidence
+
+# %% tags=["hide-input"]
+charts.table(judged, caption="All columns of the judged rows", download="judged-rows", file_only=True)
+
+# %% [markdown]
+# ## Sources
+
+# %% tags=["hide-input"]
+facts = tm.facts()
+used = facts[(facts.entity == spec.chip.id) & facts.quantity.isin(["hbm_bytes_per_s", "peak_flop_per_s"])]
+charts.table(common.bibliography(used.source), caption="Sources of the figures in this chapter", download="sources")
