@@ -36,6 +36,7 @@ OWN: Mapping[str, str] = GENERATIONS | {  # of systems that stand beside another
 # least 20 apart in CIE Lab (Delta E of 1976), on a white page and as a dark one shows them.
 PALETTE = ["#8050C0", "#C09000", "#107070", "#C07060", "#407010", "#D02080", "#1080F0", "#705000", "#50C050", "#604060"]
 PALETTE += ["#F04060", "#A090E0", "#A0B010"]
+LIGHT = 0.4  # of a colour on a dark page, at least, of white; `charts.js` has it too
 GREY = "#9A9A9A"  # of what is not highlighted
 DASHES: Mapping[str, list[int]] = {
     "switch": [1, 0],
@@ -173,6 +174,20 @@ def colours(names: Sequence[str], highlight: Collection[str] = ()) -> list[str]:
             looks[name] = own
     free = cycle([colour for colour in PALETTE if colour not in looks.values()] or PALETTE)
     return [GREY if name not in shown else looks.get(name) or looks.setdefault(name, next(free)) for name in names]
+
+
+def on_dark(colour: str) -> str:
+    """Return a hex colour as a dark page shows it, by the rule of `charts.js`: with white until it is light enough.
+
+    Examples
+    --------
+    >>> on_dark("#0072B2"), on_dark("#D55E00")
+    ('#177fb9', '#d55e00')
+    """
+    parts = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+    light = sum(weight * part for weight, part in zip((0.3, 0.59, 0.11), parts, strict=True)) / 255
+    white = max(0.0, (LIGHT - light) / (1 - light))
+    return "#" + "".join(f"{round(part + (255 - part) * white):02x}" for part in parts)
 
 
 def dashes(names: Sequence[str]) -> list[list[int]] | None:

@@ -18,6 +18,7 @@ from trnmodel.cli.errors import ChapterError, InputError, printable
 BOOK = PACKAGE / "pages" if (PACKAGE / "pages").is_dir() else ROOT / "book"
 FOLDER = "reference"  # of the pages of public names
 MARK = "made-from.txt"
+EXPLAINING = "Understand"  # the part of the book whose chapters have equations
 MAX_PAGE_BYTES = 10**6  # of HTML, which a phone still opens at once
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 BROWSER_FLAGS = [
@@ -72,6 +73,7 @@ def build_book(out_dir: str | Path = "build", *, pdf: bool = False, progress: bo
         source, built, there = own / "source", own / "html", folder / "html"
         if not browser and (there / MARK).is_file() and (there / MARK).read_text() == _mark(outcomes, there):
             return there / "index.html"
+        pages = _read(outcomes)
         _assemble(source, outcomes)
         if browser:
             _sphinx("singlehtml", source, built, home)
@@ -80,7 +82,7 @@ def build_book(out_dir: str | Path = "build", *, pdf: bool = False, progress: bo
         (built / MARK).write_text(_mark(outcomes, built))
         if progress and (sizes := page_sizes(built)):
             print(sizes, file=sys.stderr)  # noqa: T201 - as a progress bar is printed
-            print(readability.table(outcome.path for outcome in outcomes), file=sys.stderr)  # noqa: T201 - as above
+            print(readability.table(pages), file=sys.stderr)  # noqa: T201 - as above
         return swap(built, there) / "index.html"
 
 
@@ -99,6 +101,15 @@ def build_page(notebook: Path) -> Path | None:
             shutil.copy2(path, source / ("index.ipynb" if path == notebook else path.name))
         _sphinx("html", source, built, home)
         return swap(built, target) / "index.html"
+
+
+def _read(outcomes: list[Outcome]) -> list[readability.Page]:
+    """Return how the chapters read; raise ChapterError where one reads as it should not."""
+    explained = readability.glossary(BOOK / "glossary.md")
+    pages = [readability.page(outcome.path, explained) for outcome in outcomes]
+    if found := readability.faults(pages, chapter.parts().get(EXPLAINING, ())):
+        raise ChapterError("\n".join(["The chapters do not read as they should:", *found]))
+    return pages
 
 
 def _mark(outcomes: list[Outcome], built: Path) -> str:

@@ -1,4 +1,4 @@
-"""What a build says of how its chapters read: model calls, equations, crowded sentences, subtitles and colours.
+"""How chapters read: what a build prints of them, and what makes it fail.
 
 The figures are read off executed notebooks, so that sentences and charts of outputs count as a reader meets them.
 """
@@ -8,22 +8,33 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-MOST_NUMBERS, MOST_LETTERS, LEAST_APART = 2, 90, 20.0  # in a sentence, in a subtitle, between two colours
+from trnbook.charts.language import on_dark
+
+MOST_NUMBERS, MOST_IN_HEADLINE = 2, 3  # in a sentence
+MOST_LETTERS, LEAST_APART = 90, 20.0  # of a subtitle; between two colours, Delta E of 1976
+LEAST_EQUATIONS, LEAST_MODEL_SHARE = 6, 1 / 3  # of a chapter that explains; of the code cells of all chapters
 # calls whose result is time, memory, cost, energy, training, an exchange or a validation
 MODELS = frozenset(
     """decode_step prefill plan serve disaggregate memory_fit train_step train_run train_runs token_cost tco energy
     collective validate validation sensitivity goodput software_gap training_gap kernel expert_exchange roofline clos
     sweep compare decode fit""".split()
 )
-BANNED = (
+PHRASES = (  # that say nothing, or are somebody's private metaphor
     *("so many", "so often", "what of", "the text", "the door", "the stroke", "out of reach", "within the band"),
     *("a token cost", "a chip cost", "a rank has", "tells", "speaks of", "feels"),
+    r"(?:tokens/s|tokens?|joules?|J|dollars|\$|USD|watts?|W|bytes|GB/s|TB/s|requests) an? (?:chip|user|token|rank)",
 )
+PLAIN = frozenset(  # abbreviations that every reader knows, makers, units, and names of models and parts
+    """AI AMD API AWS BERT CI CPU CSV FLOP GB GFLOP GPU HLAT ID IT JSON MB NVIDIA PB PDF PFLOP SVG SXM TB TFLOP TPU US
+    USD YAML""".split()
+)
+_BANNED = [re.compile(rf"\b{phrase}\b", re.IGNORECASE) for phrase in PHRASES]
+_ABBREVIATION = re.compile(r"(?<![\w./-])([A-Z]{2,6})s?(?![\w./-])")
 _NUMBER = re.compile(r"(?<![\w.])(?<!\w-)(?:\d[\d,.]*\d|\d(?!\w))")
 _BAND = re.compile(r" \([^()]*?\d to [^()]*\)")  # a range beside its number is typography, not prose
 _PROBLEM = re.compile(r"^\*\*\d+\.\*\*")  # the number of a problem
@@ -35,21 +46,33 @@ _SKIPPED = re.compile(  # code, marks of a box, formulas, addresses and tags
 
 
 class Page(NamedTuple):
-    """Figures of one chapter."""
+    """Figures of one chapter, and the texts that are not as they should be."""
 
     slug: str
     code_cells: int
     model_cells: int
     equations: int
+    sentences: int
+    numbers: int
     crowded: tuple[str, ...]
     banned: tuple[str, ...]
-    long_subtitles: int
-    close_colours: int
+    unexplained: tuple[str, ...]
+    long_subtitles: tuple[str, ...]
+    closest: float
+    close_colours: tuple[str, ...]
+    tooltip_words: int
+    raw_tooltips: tuple[str, ...]
 
-    @property
-    def model_share(self) -> float:
-        """Share of the code cells that define or call a model."""
-        return self.model_cells / self.code_cells if self.code_cells else 0.0
+    def faults(self, least_equations: int = 0) -> Iterator[str]:
+        """Yield what makes a build fail."""
+        if self.equations < least_equations:
+            yield f"it has {self.equations} display equations; one that explains has at least {least_equations}"
+        yield from (f"more than {MOST_NUMBERS} numbers in a sentence: {text}" for text in self.crowded)
+        yield from (f"a phrase that is no plain English: {text}" for text in self.banned)
+        yield from (f"an abbreviation that the glossary does not explain: {word}" for word in self.unexplained)
+        yield from (f"more than {MOST_LETTERS} letters in a subtitle: {text}" for text in self.long_subtitles)
+        yield from (f"series that are hard to tell apart: {title}" for title in self.close_colours)
+        yield from (f"a tooltip shows the name of a column: {title}" for title in self.raw_tooltips)
 
 
 def calls_model(source: str) -> bool:
@@ -157,25 +180,41 @@ def _charts(cells: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
 
 
 def _subtitles(chart: Mapping[str, Any]) -> list[str]:
+    """Return the lines under the title of a chart, as they were before a page broke them."""
+    lines = chart.get("usermeta", {}).get("under", [])
+    if not lines and isinstance(title := chart.get("title"), Mapping):
+        lines = title.get("subtitle", [])
+    return [lines] if isinstance(lines, str) else list(lines)
+
+
+def _title(chart: Mapping[str, Any]) -> str:
     title = chart.get("title")
-    lines = title.get("subtitle", ()) if isinstance(title, Mapping) else ()
-    return [lines] if isinstance(lines, str) else [" ".join(lines)]
+    text = title.get("text", "") if isinstance(title, Mapping) else title or ""
+    return text if isinstance(text, str) else " ".join(text)
 
 
-def _too_close(chart: Mapping[str, Any]) -> bool:
+def _closest(chart: Mapping[str, Any]) -> float:
+    """Return the least distance of two series of a chart, on a white page and on a dark one."""
+    least = float("inf")
     for scale in _within(chart, "color"):
         colours = scale.get("scale", {}).get("range") if isinstance(scale, Mapping) else None
         if isinstance(colours, list) and all(
             isinstance(c, str) and re.fullmatch("#[0-9A-Fa-f]{6}", c) for c in colours
         ):
-            pairs = combinations(dict.fromkeys(colours), 2)
-            if any(apart(*pair) < LEAST_APART for pair in pairs):
-                return True
-    return False
+            for pair in combinations(dict.fromkeys(colours), 2):
+                least = min(least, apart(*pair), apart(*map(on_dark, pair)))
+    return least
 
 
-def page(path: Path) -> Page:
-    """Return the figures of an executed notebook."""
+def _tooltips(chart: Mapping[str, Any]) -> Iterator[str]:
+    for tooltip in _within(chart, "tooltip"):
+        for field in tooltip if isinstance(tooltip, list) else [tooltip]:
+            if isinstance(field, Mapping) and "field" in field:
+                yield str(field.get("title") or field["field"])
+
+
+def page(path: Path, explained: Collection[str] = ()) -> Page:
+    """Return the figures of an executed notebook; `explained` are the words that the glossary has."""
     cells = json.loads(path.read_text())["cells"]
     code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     prose = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
@@ -186,33 +225,63 @@ def page(path: Path) -> Page:
         if "text/markdown" in output.get("data", {})
     ]
     said = [one for text in (*prose, *shown) for one in sentences(text)]
+    headline = {one for text in shown[:1] for one in sentences(text)}
+    most = {one: MOST_IN_HEADLINE if one in headline else MOST_NUMBERS for one in said}
+    known = PLAIN.union(*(re.findall(r"[A-Z]{2,6}", word) for word in explained))
+    found = [word for one in said for word in _ABBREVIATION.findall(one)]
     charts = list(_charts(cells))
+    tooltips = [title for chart in charts for title in _tooltips(chart)]
     return Page(
         slug=path.stem,
         code_cells=len(code),
         model_cells=sum(map(calls_model, code)),
         equations=sum(text.count("$$") // 2 for text in prose),
-        crowded=tuple(one for one in said if len(numbers(one)) > MOST_NUMBERS),
-        banned=tuple(phrase for phrase in BANNED for one in said if re.search(rf"\b{phrase}\b", one.lower())),
-        long_subtitles=sum(len(text) > MOST_LETTERS for chart in charts for text in _subtitles(chart)),
-        close_colours=sum(map(_too_close, charts)),
+        sentences=len(said),
+        numbers=sum(len(numbers(one)) for one in said),
+        crowded=tuple(one for one in said if len(numbers(one)) > most[one]),
+        banned=tuple(one for one in said if any(phrase.search(one) for phrase in _BANNED)),
+        unexplained=tuple(dict.fromkeys(word for word in found if word not in known)),
+        long_subtitles=tuple(text for chart in charts for text in _subtitles(chart) if len(text) > MOST_LETTERS),
+        closest=min(map(_closest, charts), default=float("inf")),
+        close_colours=tuple(_title(chart) for chart in charts if _closest(chart) < LEAST_APART),
+        tooltip_words=sum(len(title.split()) for title in tooltips),
+        raw_tooltips=tuple(dict.fromkeys(title for title in tooltips if "_" in title)),
     )
 
 
-def table(paths: Iterable[Path]) -> str:
+def glossary(path: Path) -> list[str]:
+    """Return the words that the table of a glossary explains."""
+    rows = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("|")][2:]
+    cells = (re.sub(r"\]\([^)]*\)|\[", "", row.strip("| ").split(" | ")[0]) for row in rows)
+    return [word for cell in cells for word in cell.split(", ")]
+
+
+def table(pages: Sequence[Page]) -> str:
     """Return what a build prints: a line for each chapter, and one for all."""
-    pages = [page(path) for path in paths]
-    head = (
-        f"{'chapter':<18}{'model cells':>12}{'equations':>11}{'crowded':>9}{'banned':>8}{'subtitles':>11}{'colours':>9}"
-    )
-    lines = [_line(one.slug, one.model_cells, one.code_cells, one) for one in pages]
-    cells, model = sum(one.code_cells for one in pages), sum(one.model_cells for one in pages)
-    share = f"{model / max(cells, 1):.0%} of {cells} code cells define or call a model"
-    return "\n".join([head, *lines, share])
+    head = f"{'chapter':<18}{'model cells':>12}{'equations':>11}{'numbers per sentence':>22}"
+    head += f"{'colours apart':>15}{'tooltip words':>15}"
+    lines = [
+        f"{one.slug:<18}{f'{one.model_cells} of {one.code_cells}':>12}{one.equations:>11}"
+        f"{one.numbers / max(one.sentences, 1):>22.2f}{one.closest:>15.0f}{one.tooltip_words:>15}"
+        for one in pages
+    ]
+    cells = sum(one.code_cells for one in pages)
+    return "\n".join([head, *lines, f"{model_share(pages):.0%} of {cells} code cells define or call a model"])
 
 
-def _line(slug: str, model: int, cells: int, one: Page) -> str:
-    return (
-        f"{slug:<18}{f'{model} of {cells}':>12}{one.equations:>11}{len(one.crowded):>9}{len(one.banned):>8}"
-        f"{one.long_subtitles:>11}{one.close_colours:>9}"
-    )
+def model_share(pages: Iterable[Page]) -> float:
+    """Return the share of the code cells of all chapters that define or call a model."""
+    pages = list(pages)
+    return sum(one.model_cells for one in pages) / max(sum(one.code_cells for one in pages), 1)
+
+
+def faults(pages: Sequence[Page], explaining: Collection[str]) -> list[str]:
+    """Return what makes a build fail, a line each; chapters that explain have equations."""
+    found = [
+        f"{one.slug}: {fault}"
+        for one in pages
+        for fault in one.faults(LEAST_EQUATIONS if one.slug in explaining else 0)
+    ]
+    if pages and (share := model_share(pages)) < LEAST_MODEL_SHARE:
+        found.append(f"{share:.0%} of the code cells define or call a model, and a third should")
+    return found

@@ -57,15 +57,12 @@ def test_a_system_that_the_book_compares_has_one_colour_whatever_stands_beside_i
     assert alone == language.colours(["hgx-h100", "x", "trn2.48xlarge", "trn2-ultraserver"])[-1]
 
 
-def on_dark(colour):
-    """The colour that a dark page shows, as `charts.js` computes it: mixed with white until it is light enough."""
-    parts = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
-    light = (0.3 * parts[0] + 0.59 * parts[1] + 0.11 * parts[2]) / 255
-    white = max(0.0, (0.4 - light) / (1 - light))
-    return "#" + "".join(f"{round(part + (255 - part) * white):02x}" for part in parts)
+def test_a_dark_page_makes_colours_as_light_as_the_script_does(root):
+    script = (root / "book" / "_static" / "charts.js").read_text()
+    assert float(re.search(r"const LIGHT = ([\d.]+);", script)[1]) == language.LIGHT
 
 
-@pytest.mark.parametrize("theme", [str, on_dark])
+@pytest.mark.parametrize("theme", [str, language.on_dark])
 def test_any_two_colours_are_told_apart(theme):
     known = dict.fromkeys([*language.OWN.values(), *language.PALETTE, language.GREY])
     assert min(apart(theme(one), theme(other)) for one, other in combinations(known, 2)) >= LEAST_APART
