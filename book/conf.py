@@ -99,6 +99,7 @@ def finish(app, exception):
 GLOSSARY = "glossary"
 REFERENCE = f"{entries.FOLDER}/"  # its pages call systems by their ids
 COMMON = {"graph", "window", "stack", "static", "model left out"}  # terms that mostly mean what they mean everywhere
+COMMON |= {"NL32x2", "NL72x2", "PCIe"}  # parts of the names of systems
 OWN_PAGE = re.compile(r"\[(?P<words>.+)\]\((?P<page>[\w/-]+)\.ipynb#(?P<section>[\w-]+)\)")
 
 
