@@ -13,16 +13,18 @@
 # # Does it fit?
 
 # %% tags=["parameters"]
-model: str = "llama-3.1-70b"
+model: str = "llama-3.3-70b"
 system: str = "trn2.48xlarge"
-precision: str = "bf16"
-tp: int = 16
-lnc: int = 2
-batch: int = 16
-context: int = 8192
+precision: str = "fp8"
+batch: int = 4
+context: int = 4608
+tp: int = 0
+ep: int = 0
+lnc: int = 0
 
 # %% tags=["hide-input"]
 import numpy as np
+import pandas as pd
 from IPython.display import Markdown
 
 import trnmodel as tm
@@ -30,479 +32,284 @@ from trnbook import charts
 from trnbook.chapters import common, guard
 from trnbook.chapters import memory_fit as tables
 from trnbook.chapters import memory_fit_printed as printed
-from trnbook.shared import ledger
-from trnmodel.search import sizing
-from trnmodel.steps.deployment import Deployment
-from trnmodel.steps.rank import site
-from trnmodel.units import MIB, format_quantity, format_within
+from trnbook.drawings import flows
+from trnbook.shared import case
 
-FAMILY = ["trn1.32xlarge", "trn2-ultraserver", "trn3-nl72x2-pcie160"]
-LARGE = ["llama-3.1-70b", "gpt-oss-120b", "qwen3-235b-a22b", "llama-3.1-405b", "deepseek-v3", "kimi-k2-instruct"]
-BATCHES = 2.0 ** np.arange(0, 10)
-m, spec = tm.model(model), tm.system(system)
-guard.generates(model=m)
-guard.reaches(128, model=m)
-guard.one_of((*spec.chip.lnc_choices, *spec.chip.lnc_announced), lnc=lnc)
-ranks = spec.domain_chips * spec.chip.cores / lnc
-guard.within(1, ranks, tp=tp)
-guard.within(128, m.max_context, context=context)
+m, spec = tables.subject(model, context), tm.system(system)
+guard.one_of((0, *spec.chip.lnc_choices, *spec.chip.lnc_announced), lnc=lnc)
+guard.within(0, spec.domain_chips * spec.chip.cores / spec.chip.logical(lnc or None), tp=tp, ep=ep)
 guard.within(1, 1e6, batch=batch)
-d = Deployment(model=m, system=spec.id, mapping=tm.Mapping(tp=tp, lnc=lnc), precision=precision)
-degrees = [int(n) for n in tp * 2.0 ** np.arange(-2, 3) if n >= 1 and n <= ranks]
-contexts = 2.0 ** np.arange(7, int(np.log2(m.max_context)) + 1)
-fitted, core = d.fit(batch, context), site(spec, lnc)
+guard.computes(spec.chip, precision=precision)
+mappings = tables.mappings(spec, lnc or None, tp, ep)
+ask = {"batch": batch, "context": context, "precision": precision}
 
 # %% tags=["hide-input"]
-first_of = (fitted.first_rank_total_bytes, *fitted.ends("first_rank_total_bytes"))
-near = [
-    n for n in (max((n for n in degrees if n < tp), default=0), min((n for n in degrees if n > tp), default=0)) if n
-]
-rivals = [f"TP {n} {tables.verdict(d.fit(batch, context, tp=n))}" for n in near]
-bank = f" Up to {core.ranks_per_bank:g} ranks share a bank of {format_quantity(core.hbm_bytes, 'B', 3)}; the first has what the others leave of it."
-Markdown(
-    common.card(
-        tuple(map(float, first_of)) if fitted.valid else tables.verdict(fitted),
-        f"what {f'the first of {tp} ranks' if tp > 1 else 'the one rank'} of {spec.name} ({core.description}) stores of {m.id} in {precision.upper()} with "
-        f"{tm.units.counted(batch, 'sequence')} of up to {context:,} tokens"
-        + (
-            f"; it has {format_quantity(float(fitted.first_rank_capacity_bytes), 'B', 3)}, so it fits"
-            if fitted.valid
-            else ""
-        ),
-        unit="B",
-        mark=fitted.basis,
-        rival="; ".join(rivals),
-        alone="" if rivals else f"{spec.name} has no other TP to give",
-        proof="Check: measured footprints, runs that fitted, capacities of others",
-        more=f"An ordinary rank stores {format_within(fitted.total_bytes, fitted.low, fitted.high, 'B')}, of which weights are "
-        f"{float(fitted.weight_bytes / fitted.total_bytes):.0%} and the cache {float(fitted.cache_bytes / fitted.total_bytes):.0%}."
-        f"{bank if core.ranks_per_bank > 1 else ''} What {fitted.stack.id} takes beside weights and cache is {fitted.ground()}.\n\n"
-        + ledger.rests_on(fitted.stack.id),
-    )
-)
-
-# %% [markdown]
-# ## Notation
+fit = tm.memory_fit(m, spec, mappings, **ask)
+place = tables.chosen(mappings, fit)
+mapping, question = tables.at(mappings, place), f"of `{m.id}` in {precision.upper()}"
+Markdown(tables.answer(mappings, fit, place, question))
 
 # %% tags=["hide-input"]
-charts.table(
-    common.notation(tables.symbols(d, batch, context)),
-    caption=f"What this chapter calls things, for {m.id} on {spec.id}",
-    download="notation",
-)
-
-# %% [markdown]
-# ## Bytes of a rank
-#
-# A rank is a logical core with the banks of memory that its cores reach, and nothing flows over into others. At LNC 1 two ranks share a
-# bank: half of it is their share and not a limit, a rank by itself has all of it. A rank stores its part of the weights, the cache of all
-# sequences at their longest, the activations of the longest prompt in whole pages, and what the runtime needs: buffers of collectives, DMA
-# rings and code, layer by layer, microcode for each physical core, and what its process and its library keep (on a GPU the CUDA context).
-#
-# $$ m = \frac{W}{n} + \frac{c\,C\,B}{n} + P\,\Bigl\lceil \frac{2\,T\,(f/n + 2h)}{P} \Bigr\rceil + a + b + l\,(r + x) + k\,y \le M $$
-#
-# where heads divide by $n$, with $f$ the widest matrix, $T$ the longest prompt, 2 bytes an element and $k$ cores of a rank. $M$ is the
-# memory that the software may use: all of it on Neuron, the share $u$ of it for a server on a GPU. The first rank stores $F$ more: $m + F
-# \le M$, or $s\,m + F \le s\,M$ where $s$ ranks share a bank, of which $M$ is the even part.
-#
-# **By hand.** Llama-3.1-8B on 8 ranks of inf2.48xlarge, 32 sequences of 4,096 tokens, in MiB: 15,317/8 = 1,915 weights; 32 x 4,096 x 16,384 B =
-# 2,048 cache; one page of 1,024; 126; 32 x (6.875 + 4.125) + 96 = 448. Sum 5,561. Measured: 5,600.
-
-# %%
-anchor = Deployment(model="llama-3.1-8b", system="inf2.48xlarge", mapping=tm.Mapping(tp=8), stack=printed.ANCHOR_STACK)
-at_anchor = anchor.fit(32, 4096)
-by_hand = 15317 / 8 + 32 * 4096 * 16384 / MIB + 1024 + 126 + 448
-f"{float(at_anchor.total_bytes) / MIB:,.0f} MiB, by hand {by_hand:,.0f}"
-
-# %%
-held = tables.by_kind(d, batch, context)
-elsewhere = f"; others {held[held['rank'] == tables.ORDINARY].share.sum():.0%}"
 charts.stacks(
-    held,
-    x="rank",
+    tables.by_ranks(mappings, fit),
+    x="mapping",
     y="stored_bytes",
     color="kind",
     limit="capacity_bytes",
-    caption=f"The first rank fills {float(fitted.first_rank_total_bytes / fitted.first_rank_capacity_bytes):.0%} of its memory"
-    if fitted.valid
-    else f"The first rank {tables.verdict(fitted)}",
-    under=f"{m.id} on {spec.id}, TP {tp}{elsewhere if fitted.valid else ''}; the stroke is all there is",
+    caption="More ranks shrink the weights more than the rest",
+    under=f"first rank, {tm.units.counted(batch, 'user')} of {context:,} tokens; the grey mark is what a rank has",
 )
 
-# %%
-charts.table(held, caption="What a rank stores, by kind", download="kinds")
-
 # %% [markdown]
-# ## How many cores make a rank
+# ## The running case
 #
-# LNC joins physical cores to one rank. The chips stay the same, so TP falls as LNC grows. What is stored once a rank (pages, buffers,
-# rings, code) is then stored less often, and a cache that heads cannot divide is copied less often.
+# Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its users. Every
+# chapter adds a line. The last one here is this chapter's: the bytes that a chip stores while it serves the case.
 
 # %%
-cut = tables.by_lnc(d, batch, context)
-first = cut[cut["rank"] == tables.FIRST]
-verdicts = first.groupby("ranks", sort=False).fits.first()
-charts.stacks(
-    first,
-    x="ranks",
-    y="stored_bytes",
-    color="kind",
-    limit="capacity_bytes",
-    caption=f"{int(verdicts.sum())} of {tm.units.counted(len(verdicts), 'cut')} of the chips fit"
-    if verdicts.any()
-    else "No cut of the chips into ranks fits",
-    under="first rank of the same chips: "
-    + "; ".join(f"{name} {'fits' if good else 'does not fit'}" for name, good in verdicts.items())
-    + ("; at LNC 1 the stroke is what its neighbour leaves of a bank" if spec.chip.hbm_bank_cores > 1 else ""),
-)
-
-# %%
-to_come = [site(spec, size).description for size in spec.chip.lnc_announced]
-charts.table(
-    cut, caption="; ".join(["The same chips at each LNC, and whether each rank fits", *to_come]), download="lnc"
-)
+case.table("memory-fit")
 
 # %% [markdown]
-# ## The largest batch, the longest context
+# ## Why the question comes first
 #
-# What weights and overhead leave is cache, and batch times context is what it holds: $B\,C \le n\,(M - F/s - m_0)/c$, until the heads
-# stop dividing by $n$ or a window is full.
-
-# %%
-batches = sizing.largest_batch(d, contexts, degrees)
-here = batches[(batches.tp == tp) & (batches.batch > 0)]
-charts.lines(
-    batches[batches.batch > 0].assign(tp=lambda one: one.tp.map("TP {:.0f}".format)),
-    x="context",
-    y="batch",
-    color="tp",
-    log_x=True,
-    log_y=True,
-    caption=f"TP {tp} holds {here.batch.iloc[0]:,.0f} sequences of {here.context.iloc[0]:,.0f} tokens"
-    if len(here)
-    else f"TP {tp} holds none",
-    under=f"{m.id} in {precision.upper()} on {spec.id}"
-    + (f"; of {here.context.iloc[-1]:,.0f} tokens {here.batch.iloc[-1]:,.0f}" if len(here) else ""),
-) if (batches.batch > 0).any() else Markdown(
-    f"**{m.id} fits at none of TP {', '.join(map(str, degrees))}**, whatever the batch."
-)
-
-# %%
-charts.table(batches, caption="The largest batch by TP and context; 0 does not fit", download="batches")
-
-# %%
-longest = sizing.longest_context(d, BATCHES, degrees)
-charts.lines(
-    longest[longest.context > 0].assign(tp=lambda one: one.tp.map("TP {:.0f}".format)),
-    x="batch",
-    y="context",
-    color="tp",
-    log_x=True,
-    log_y=True,
-    caption="The longest context shrinks as the batch grows",
-    under=f"{m.id} itself ends at {m.max_context:,} tokens",
-) if (longest.context > 0).any() else Markdown("**No context fits at any of these TP.**")
-
-# %%
-charts.table(
-    longest, caption="The longest context by TP and batch, a prompt in one piece; 0 does not fit", download="contexts"
-)
-
-# %% [markdown]
-# ### Systems and formats
-
-# %%
-others = [name for name in FAMILY if tm.system(name).chip.id != spec.chip.id]
-formats = list(dict.fromkeys([precision, "fp8", "fp8-kvfp8"]))
-systems = sizing.across(d, [spec.id, *others], formats, contexts)
-at = (
-    systems[(systems.context == contexts[contexts <= context][-1]) & (systems.system == spec.id)]
-    .set_index("precision")
-    .batch
-)
-charts.lines(
-    systems[systems.batch > 0],
-    x="context",
-    y="batch",
-    color="system",
-    shape="precision",
-    log_x=True,
-    log_y=True,
-    caption=f"{spec.id} holds {tm.units.counted(at.max(), 'sequence')} in {at.idxmax().upper()}"
-    if at.max() > 0
-    else f"{spec.id} holds no such sequence",
-    under=f"{contexts[contexts <= context][-1]:,.0f} tokens each, on as many chips: "
-    + ", ".join(f"{count:,.0f} in {name.upper()}" for name, count in at.items()),
-) if (systems.batch > 0).any() else Markdown(f"**No system of these holds a sequence of {m.id}** on as many chips.")
-
-# %%
-charts.table(
-    systems,
-    caption="The largest batch by system and format; formats store less, whatever the chip computes in",
-    download="systems",
-)
-
-# %% [markdown]
-# ## The fewest chips
+# A deployment that does not fit has neither speed nor cost. A chip cannot borrow memory from its neighbour, so HBM, the memory beside each
+# chip, decides how many chips share a model, how many users share those chips, and how long their conversations may be. Dividing all bytes
+# by all memory often gives a wrong answer.
 #
-# At least $\lceil (W + B\,c\,C)/M_{chip} \rceil$ chips; more where powers of two, copies and overhead ask for them.
+# ## The idea: the fullest rank decides
 #
-# **By hand.** Llama-3.1-405B in BF16 and 16 sequences of 8,192 tokens: 811.7 GB + 16 x 8,192 x 516,096 B = 67.6 GB are 879 GB; Trainium2 has
-# 103.1 GB: 8.5, so 9 chips at least.
+# **Ranks** are logical cores that each see their own part of the memory; by default Trainium2 and Trainium3 join two physical cores into
+# one. Some bytes can be shared out among ranks, and some cannot:
+#
+# * **Weights** are cut into almost as many equal pieces as there are ranks.
+# * **The KV cache** keeps a key and a value for every token of every user, in every layer. It is cut by *heads*, of which a model has few. Once
+#   there is one per rank, further ranks hold copies.
+# * **Scratchpad, buffers and code** are each rank's own, and the first rank has more of them than the others.
+#
+# The drawing shows a dense model whose eight heads of keys are spread over 64 ranks.
 
 # %%
-filled = (tm.model("llama-3.1-405b").weight_bytes("bf16") + 16 * 8192 * 516096) / tm.chip("trainium2").hbm_bytes
-f"{filled:.1f} chips"
-
-# %%
-models = list(dict.fromkeys(m if name == m.id else name for name in [*LARGE, m.id]))
-fewest = sizing.smallest(models, FAMILY, ["bf16", "fp8", "w4a8"], batch, context)
-shown = fewest[(fewest.precision == "bf16") & fewest.chips.notna()]
-most = shown.loc[shown.chips.idxmax()] if len(shown) else None
-charts.ranges(
-    shown.assign(chips_low=shown.floor_chips, chips_high=shown.chips),
-    x="chips",
-    y="model",
-    color="system",
-    log_x=True,
-    caption=f"{most.model} takes up to {tm.units.counted(most.chips, 'chip')}",
-    under=f"{tm.units.counted(batch, 'sequence')} of {context:,} tokens in BF16, that many on {most.system}; a bar starts where bytes alone would fit",
-) if len(shown) else Markdown("**None of these models fits any of these systems in BF16.**")
-
-# %%
-charts.table(
-    fewest,
-    caption="The fewest chips by format; a dash does not fit. TP, and EP for experts, in powers of two",
-    download="fewest-chips",
-)
+flows.where_a_byte_goes("llama-3.3-70b", "trn2.48xlarge", tm.Mapping(tp=64), batch=16, context=4608, precision="fp8")
 
 # %% [markdown]
-# ## Graphs and buckets
+# ## The equations
 #
-# Neuron compiles a graph for each shape: one for prompts and one for decode steps of each bucket, which are powers of two. A length in
-# between is padded. The scratchpad is shared by all graphs and as large as the largest needs, in whole pages; cache and weights are
-# shared too. Code and rings are each graph's own. What was measured is one set of graphs, whose number is not published: the column
-# marked as estimate is what it would be if every pair of graphs needed as much.
+# Ranks share work in two ways. **TP**, tensor parallelism, cuts every matrix into $n_t$ pieces. **EP**, expert parallelism, makes $n_e$
+# groups. They share out the experts of a mixture, and the users too, while each group keeps all of the attention weights. With $W_x$ for the
+# stored bytes of the experts and $W_s$ for those that every token uses, a rank holds
+#
+# $$ W_r = \frac{W_s}{n_t} + \frac{W_x}{n_t\,n_e} . $$
+#
+# A token of the cache takes two vectors of $d$ elements, with $s$ bytes each, for every head of keys $n_{kv}$ in every layer $l$, and a rank
+# cannot hold less than one head. DeepSeek's latent attention (MLA) keeps one compressed vector of $d_c$ elements for all heads, and $d_r$
+# elements for the position. There is nothing to cut, so every rank of a group holds all of it:
+#
+# $$ c_r = 2\,s\,l\,d\,\left\lceil \frac{n_{kv}}{n_t} \right\rceil \quad\text{with heads of keys}, \qquad c_r = s\,l\,(d_c + d_r) \quad\text{in MLA}. $$
+#
+# A batch of $B$ users with contexts of $C$ tokens is divided among the groups, so its cache takes $K_r = c_r\,C\,\lceil B/n_e \rceil$. Reading a
+# prompt of $T$ tokens needs room for the widest matrix product $f$, which TP cuts, and for two vectors of the model's width $h$, which it
+# does not. The runtime rounds this *scratchpad* up to pages of $P$ bytes:
+#
+# $$ A_r = P \left\lceil \frac{2\,T\,(f/n_t + 2h)}{P} \right\rceil . $$
+#
+# Buffers for exchanges take $a$ bytes. Each layer adds $r$ for the descriptors that the DMA engines follow and $x$ for code, and each of $k$
+# physical cores loads $y$ of microcode. The runtime keeps $F$ more on the first rank. All this must fit into the memory $M$ of a rank; with one
+# rank per physical core (LNC 1), neighbours share a bank of it:
+#
+# $$ m = W_r + K_r + A_r + a + l\,(r + x) + k\,y, \qquad m \le M, \qquad m + F \le M \text{ on the first rank.} $$
+#
+# ## An estimate by hand: our line of the running case
+#
+# The case serves Llama on four ranks of one Trainium2 chip, each with 24 GiB. In FP8 its matrices take one byte per parameter, and the table
+# of words and the head two, which makes 72.7 GB. A token of the cache takes $2 \times 2 \times 80 \times 8 \times 128 = 327{,}680$ bytes on the
+# four ranks, and there are four users with 4,608 tokens. A prompt needs one page. Buffers, descriptors and code are
+# $126 + 80 \times 11 + 2 \times 96 = 1{,}198$ MiB. In GiB per rank:
+#
+# $$ \underbrace{16.9}_{\text{weights}} + \underbrace{1.4}_{\text{cache}} + \underbrace{0.5}_{\text{page}} + \underbrace{1.2}_{\text{buffers, code}}
+#    = 20.0, \qquad 20.0 + 0.6 = 20.6 \text{ on the first rank.} $$
+#
+# Four such ranks make a chip, which stores 80 GiB, as the table says. The cell recomputes all columns.
 
 # %%
-made = tables.buckets(d, batch, context)
-charts.table(
-    made,
-    caption=f"Buckets up to {context:,}: what a length may be padded, what a decode step reads, and what graphs may store (estimate)",
-    download="buckets",
-)
+GIB, MIB = 2**30, 2**20
+weights, cache = (70_553_706_496 + 2 * 128_256 * 8192) / 4, 4 * 4608 * 327_680 / 4
+beside = (126 + 80 * 11 + 2 * 96) * MIB
+assert [f"{x / GIB:.1f}" for x in (weights, cache, beside)] == ["16.9", "1.4", "1.2"]
 
-# %%
-pads = tables.scratchpads(d, 128.0 * 2.0 ** np.arange(0, np.floor(np.log2(m.max_context / 128)) + 1, 0.25), [tp])
-page = float(d.fit(1, 128, 128).scratchpad_bytes)
-charts.lines(
-    pads,
-    x="input_tokens",
-    y="scratchpad_bytes",
-    color="held",
-    log_x=True,
-    caption=f"The shortest prompt takes {format_quantity(page, 'B', 3)} too",
-    under=f"TP {tp}: a page is taken whole; long prompts in one piece need more",
-)
 
-# %% [markdown]
-# ## What surprises on Neuron
+def of_the_case(name, where):
+    plan = case.choice(name, where)
+    sizes = {"batch": plan.batch, "context": 4608, "precision": plan.precision}
+    fit = tm.memory_fit(name, where, plan.degrees, **sizes, efficiencies=plan.stack)
+    return tables.on_a_chip(plan, fit)
 
-# %%
-copied = tables.copies(d, degrees, batch, context)
-cached = copied[copied.part == "cache"].set_index("tp").ratio
-charts.lines(
-    copied.rename(columns={"ratio": "stored_over_needed"}),
-    x="tp",
-    y="stored_over_needed",
-    color="part",
-    log_x=True,
-    caption=f"At TP {cached.index[-1]} the cache is stored {cached.iloc[-1]:.0f} times",
-    under="all ranks together over what the model needs once",
-) if cached.max() > 1.005 else Markdown(f"Up to TP {cached.index[-1]} nothing of the cache is stored twice.")
 
-# %%
-charts.table(copied, caption="Copies that tensor parallelism makes", download="copies")
-
-# %%
-budget = printed.cache_budgets(d, context)
-charts.table(budget, caption=f"Cache of a rank, and sequences of {context:,} tokens that it holds", download="budget")
+chips = pd.DataFrame([of_the_case(name, where) for name in case.PROMISES for where in case.SYSTEMS])
+assert abs(chips.stored_bytes[0] / 4 - (weights + cache + GIB / 2 + beside)) < 10 * MIB
+charts.table(chips, caption="Weights fill the chips of the case, the cache hardly", download="case-memory")
 
 # %% tags=["hide-input"]
-cap, runtime_page, microcode = (
-    printed.rule(name) for name in ("kv_cap_share", "scratchpad_page_bytes", "microcode_bytes_per_core")
-)
-allowed = budget.set_index("policy").sequences
-Markdown(
-    f"""
-* **Heads do not divide for ever.** Where TP exceeds the key heads, each is copied; a latent (MLA) is on every rank from the start. More
-  ranks then add no room for cache: use EP or DP instead, which share out sequences.
-* **The first rank is fuller.** The runtime keeps {format_quantity(d.e.first_rank_bytes, "B", 3)} more of buffers, rings and code there. One library also
-  leaves the tables of the vocabulary whole on it. It decides.
-* **A rank's memory ends at its own.** The compiler refuses a graph that does not fit, however empty other ranks are. At LNC 1 two
-  cores share a bank, and one may take what the other counted on: half of it each is a share, not a limit.
-* **The cache's length is compiled.** So vLLM Neuron gives it no more than {cap:.0%} of the budget by default: {tm.units.counted(allowed.iloc[1], "sequence")} here
-  {f"instead of {allowed.iloc[0]:,.0f}" if allowed.iloc[1] < allowed.iloc[0] else "with it and without"}.
-* **Scratchpad comes in pages**: {format_quantity(runtime_page, "B", 3)} by the runtime's default, and {format_quantity(page, "B", 4)} here. A variable larger
-  than a page gets memory of its own beside it.
-* **Each physical core loads {format_quantity(microcode, "B", 3)} of microcode** before any of yours.
-"""
-)
+line = next(one for one in case.LINES if one.chapter == "memory-fit")
+lines = [case.value(line, name, where) for name in case.PROMISES for where in case.SYSTEMS]
+assert np.allclose(chips.stored_bytes, lines, rtol=1e-9)
+assert (chips.more_users > 0).all()
 
 # %% [markdown]
-# ## Check: measured footprints, runs that fitted, capacities of others
+# Memory does not limit the case. Every chip has room for more users, but they would make each step longer and break the promise to the
+# others. The chips of DeepSeek together hold much more than one copy of it, since every group keeps all of the attention weights.
 #
-# **A measured footprint.** One run has been published with the memory of each kind: Llama-3.1-8B on 8 ranks of inf2.48xlarge. Weights and
-# cache come from the model's shapes; page, buffers, rings and code are constants *taken from these rows*, so their agreement says nothing.
+# ## Which mapping holds it?
+#
+# Does Qwen3's largest model (`qwen3-235b-a22b`) fit on one trn2.48xlarge in FP8, with eight users of 65,536 tokens each? Weights and caches
+# come to 337 GB, and the instance has five times as much. Yet its 64 ranks do not hold the model with TP alone. It has four heads of keys,
+# so they would store the whole cache sixteen times:
+#
+# $$ K_r = 8 \times 65{,}536 \times \frac{192{,}512\ \text{B}}{4} = 25.2\ \text{GB} = 23.5\ \text{GiB of the } 24 \text{ per rank.} $$
+#
+# EP avoids the copies, since each group of ranks serves its own users. `tm.memory_fit` takes arrays, so one call tries every mapping of TP
+# and EP. A second call asks how fast each user reads. Put your own model in the last line.
+
 
 # %%
-measured = printed.footprint()
-ordinary, rank0 = (printed.in_mib(measured, rank).set_index("part") for rank in ("ranks 1-7", "rank 0"))
-assert ordinary.error[["weights", "KV cache", "total HBM"]].abs().max() < 0.02
-charts.table(
-    ordinary.reset_index(),
-    caption="Ordinary ranks: each row, its error, and what the prediction stands on",
-    download="footprint",
-)
+def which(model, where, **ask):
+    model, where = tables.subject(model, ask["context"]), tm.system(where)
+    every = tables.mappings(where)  # of TP and EP in powers of two
+    fit = tm.memory_fit(model, where, every, **ask)
+    step = tm.decode_step(model, where, every, **ask)
+    return tables.that_hold(every, fit, step)
+
+
+held = which("qwen3-235b-a22b", "trn2.48xlarge", batch=8, context=65_536, precision="fp8")
+charts.table(held, caption="Yes, on half of the instance or all of it", download="qwen3")
+
+# %% [markdown]
+# `TP 4 x EP 8` is the natural choice: one user per group of ranks, and one head of keys per rank. The model's configuration ends at 40,960
+# tokens. [Its publisher](https://huggingface.co/Qwen/Qwen3-235B-A22B) stretches the position encoding, which adds no bytes, and so do we.
+#
+# ## How many users, how long a context?
+#
+# What weights and overhead $m_0$ leave is room for the cache, in which users and tokens count alike. The cell below asks with one user
+# per group and with two; the difference is what a user takes:
+#
+# $$ B \;\le\; n_e \left\lfloor \frac{M - F - m_0}{c_r\,C} \right\rfloor . $$
+#
+# %%
+contexts = np.exp2(np.arange(9, np.floor(np.log2(m.max_context)) + 1))
+around = tables.more_ranks(mapping, spec)
+groups = around.ep
+one = tm.memory_fit(m, spec, around, batch=groups, context=contexts, precision=precision)
+two = tm.memory_fit(m, spec, around, batch=2 * groups, context=contexts, precision=precision)
+tables.largest_batches(around, one, two, contexts, f"{m.id} in {precision.upper()} on {spec.name}")
+
+# %% [markdown]
+# A line bends where a long prompt takes more pages. Doubling TP more than doubles the batch while it divides the weights *and* the heads.
+# Beyond the number of heads it divides weights alone, and the lines draw closer together.
+#
+# ## Check: a measured footprint, and what ran
+#
+# [Hugging Face](https://github.com/huggingface/optimum-neuron) published one run with the memory of each part: Llama with eight billion
+# parameters on eight ranks of Inferentia2. Weights and cache come from the model's shapes. Page, buffers and code are constants *taken from
+# this run*, so their agreement proves nothing. The first rank held twice the weights of the others, because that library keeps the tables of
+# the vocabulary whole there. We carry the surplus as a constant, which may be wrong for another model.
+#
+# A second check asks more. Every run that was published on Trainium or Inferentia did fit, so the model must not call any of them too large.
+# No constant was fitted to that. The fullest runs carry this test; those that fill little would pass with a poor model too.
 
 # %%
-charts.table(
-    rank0.drop(columns="basis").reset_index(),
-    caption="Rank 0 against an ordinary rank, part by part; its total has the first rank's extra",
-    download="footprint-first",
-)
+ran = {"batch": 32, "context": 4096, "efficiencies": printed.ANCHOR_STACK}
+anchor = tm.memory_fit("llama-3.1-8b", "inf2.48xlarge", tm.Mapping(tp=8), **ran)
+measured = printed.footprint().query("rank == 'ranks 1-7'").set_index("part").measured_bytes
+assert abs(anchor.weight_bytes / measured["weights"] - 1) < 0.02
+runs = printed.what_ran()
+assert (runs.verdict == printed.FITS).all()
+printed.checked(measured["total HBM"], anchor, runs)
+
+# %% [markdown]
+# ## What moves the answer, and what is left out
+#
+# * **The format of the cache.** FP8 instead of BF16 halves it; ask with `precision="fp8-kvfp8"`.
+# * **A cap by the server.** [vLLM Neuron](https://github.com/aws-neuron/aws-neuron-sdk/blob/a3247f5b8c305f9b70a19993acb306122e736eec/vllm-neuron/docs/design/vllm/determine_available_memory_design.md)
+#   by default gives the cache at most 30 % of a rank's memory. It can be raised.
+# * **Prompts read together** take more pages. One at a time is assumed; the argument `prompts` asks for more.
+# * **Left out** are the draft models of speculative decoding, fragments between allocations, adapters and shared prefixes, and what
+#   large mixtures were seen to put into the scratchpad beyond their activations.
+#
+# [How long does training take?](training.ipynb) adds gradients and optimizer states.
 
 # %% tags=["hide-input"]
-llama = tm.model("llama-3.1-8b")
-unexplained = (rank0["measured [MiB]"].weights - ordinary["measured [MiB]"].weights) * MIB
-whole = 2 * llama.vocab_size * llama.hidden_size * 2 * (1 - 1 / 8)
-Markdown(
-    f"Weights {ordinary.error.weights:+.1%}, cache {ordinary.error['KV cache']:+.1%}, all of an ordinary rank {ordinary.error['total HBM']:+.1%}. Of rank 0's "
-    f"extra weights, {format_quantity(unexplained, 'B', 3)}, whole tables and head explain {whole / unexplained:.0%}: the page says that this library "
-    "does not cut them there, and the prediction for its stack holds them, so that they grow with the vocabulary of another model. Rows that do "
-    f"not count: {(measured.use != printed.COUNTS).sum()} of {len(measured)}, with their reasons in the tables."
-)
-
-# %% [markdown]
-# **What ran must fit.** Every published run on Trainium and Inferentia whose model and length are known did fit. No constant was fitted to
-# that.
-
-# %%
-ran = printed.what_ran()
-assert (ran.verdict == printed.FITS).all()
-ran = ran.assign(fill=ran.first_rank_total_bytes / ran.first_rank_capacity_bytes)
-ran = ran.sort_values("fill", ascending=False, kind="stable")
-charts.table(ran.head(12), caption=f"The fullest of {len(ran)} runs that fitted", download="fullest")
-
-# %% tags=["hide-input"]
-sharing = ran[(ran.first_rank_total_bytes > ran.capacity_bytes) & (ran.verdict == printed.FITS)]
-Markdown(
-    f"{(ran.verdict == printed.FITS).sum()} of {len(ran)} fit. The check only bites where memory is nearly full: {(ran.fill > 0.7).sum()} runs are "
-    f"predicted to fill more than 70 %. {len(sharing)} ({', '.join(sharing.model)}) {'fits' if len(sharing) == 1 else 'fit'} because ranks at LNC 1 share "
-    "a bank: half of it would not do. Two rows of OPT are not among them, since their pages contradict themselves: the weights or the cache "
-    "would take several times the memory of the cores that they name."
-)
-
-# %%
-charts.table(ran, caption="Every published run, and the memory that it should take", download="runs", file_only=True)
-
-# %% [markdown]
-# **Capacities that others solved.** The same source extrapolates its measurement to the longest context for each batch, with a matrix of
-# scores, heads x prompt x context x 2 B, written to the scratchpad. `tm.memory_fit` counts none, as a flash kernel writes none. With
-# the matrix added both agree; without it, prompts in one piece go further than the source says.
-
-# %%
-solved = printed.capacities()
-sound = solved[(solved.prefill == "in chunks") | (solved.note == "")]
-assert sound.error_with_scores.abs().max() < 0.025
-both = solved.melt(["prefill", "batch"], ["printed", "computed", "with_scores"], "what", "context")
-charts.lines(
-    both.replace({"what": {"computed": "ours", "with_scores": "ours, scores written out", "printed": "the source"}}),
-    x="batch",
-    y="context",
-    color="what",
-    shape="prefill",
-    log_x=True,
-    log_y=True,
-    caption=f"With scores written out within {sound.error_with_scores.abs().max():.1%} of the source",
-    under="Llama-3.1-8B on 8 ranks, where the source's own formula holds",
-)
-
-# %%
-charts.table(
-    solved,
-    caption="The longest context by batch: printed and computed; notes name rows that do not hold",
-    download="capacities",
-)
-
-# %% [markdown]
-# ## What moves the answer
-#
-# * **The cache's format** doubles what fits once weights are small against memory.
-# * **TP beyond the key heads** divides weights and no cache.
-# * **The first rank's extra** is one measurement of one model; a run that only it denies may fit.
-# * **The scratchpad of a large expert model** is more than its activations: Kimi-K2.5 took 3 to 5.5 GiB for one sequence. No law of it is
-#   known, and a page is all that is counted.
-# * **A kernel that writes scores** turns the longest prompt from linear to quadratic memory.
-#
-# ## What is left out
-#
-# Fragments between allocations, profiling buffers (about 2 GB while a profile is taken), draft models, adapters, prefix caches beyond the
-# batch, caches offloaded to the host. Windows are stored no longer than they are; software that stores the whole context needs more. Code
-# and rings are taken in proportion to layers, whatever LNC, batch or number of graphs. Where weights and cache come from is chapter 8; how
-# fast what fits decodes is chapter 10.
+assert printed.rule("kv_cap_share") == 0.3
 
 # %% [markdown]
 # ```{admonition} Takeaway
 # :class: tip
-# Size the first rank, not the mean: weights and cache divide only as far as heads do, and the overhead does not divide at all.
+# Size the fullest rank and not the mean. Weights divide among all ranks, the cache only among heads and groups, and the overhead not at all.
 # ```
 
 # %% [markdown]
 # ## Problems
 #
-# **1.** Does Llama-3.1-8B in BF16 fit on one Trainium1 chip (two ranks of 16 GiB), one sequence of 8,192 tokens?
+# **1.** Does `llama-3.1-8b` in BF16 fit on one Trainium1 chip with one user of 8,192 tokens? The chip has two ranks of 16 GiB.
 #
 # ```{admonition} Answer
 # :class: dropdown
-# Weights 7.48 GiB a rank, cache 0.5, a page 0.5, buffers, rings and code 0.56: 9.04 GiB, and 9.64 for the first. It fits; some 13 such
-# sequences do.
+# Weights take 7.5 GiB per rank. The cache and a page take half a GiB each, and so do buffers and code. The first rank stores 9.6 GiB, so it fits.
 # ```
 #
-# **2.** What does Llama-3.1-70B gain in room for cache from TP 64 over TP 32 on ranks of 24 GiB, with 8 key heads?
+# **2.** A model has eight heads of keys and 141 GB of weights. Ranks have 24 GiB. How much more room for its cache gives TP 64 than TP 32?
 #
 # ```{admonition} Answer
 # :class: dropdown
-# Each rank stores one key head at either, so a sequence takes the same bytes of it. Only weights shrink, from 4.3 to 2.3 GiB: room grows from
-# 17.4 to 19.4 GiB on the first rank, 12 % for twice the chips.
+# Each rank stores one head either way, so a user takes the same bytes of it. Only the weights shrink, from about $4.3$ to $2.3$ GiB per
+# rank. The room grows by two GiB, or 12 %, for twice the chips.
 # ```
 #
-# **3.** How many chips of Trainium3 (144 GiB) do the weights of DeepSeek-V3 need at least in BF16, in MXFP8, in W4A8?
+# **3.** How many Trainium3 chips of 144 GiB do the weights of DeepSeek-V3 need at least, in BF16 and in MXFP8?
 #
 # ```{admonition} Answer
 # :class: dropdown
-# 1,342, 694 and 359 GB over 154.6 GB: 9, 5 and 3.
+# They take 1,342 and 694 GB. A chip has 154.6 GB: nine chips, or five.
 # ```
-#
-# **4.** A page is 512 MiB and a prompt's activations take 327 MB at 8,192 tokens. From which prompt on is a second page taken?
-#
-# ```{admonition} Answer
-# :class: dropdown
-# Activations are proportional: 8,192 x 537 / 327 = 13,450 tokens.
-# ```
+
+# %% [markdown]
+# ## Evidence
+
+# %%
+every = which(m, system, batch=batch, context=context, precision=precision)
+charts.table(every, caption=f"Every mapping that holds {m.id}, at the default LNC", download="mappings", file_only=True)
+
+# %% tags=["hide-input"]
+at_one = tm.memory_fit("llama-3.1-8b", "trn1.32xlarge", tm.Mapping(tp=2), batch=1, context=8192)
+assert f"{at_one.first_rank_total_bytes / GIB:.1f}" == "9.6"
+charts.table(printed.footprint(), caption="The measured footprint, part by part", download="footprint", file_only=True)
+
+# %% tags=["hide-input"]
+fullest = runs.assign(share=runs.first_rank_total_bytes / runs.first_rank_capacity_bytes)
+fullest = fullest.sort_values("share", ascending=False, kind="stable")
+charts.table(fullest, caption="Every published run, the fullest first", download="runs", file_only=True)
+
+# %% [markdown]
+# The source of the footprint also solved for the longest context per batch. It counts a matrix of attention scores that its kernel writes out,
+# which a flash kernel does not. With that matrix both agree.
+
+# %%
+solved = printed.capacities()
+lengths = np.arange(128.0, 131_072 + 1, 128)
+sizes = {"batch": solved.batch.to_numpy()[:, None], "input_tokens": np.minimum(solved[["chunk"]].to_numpy(), lengths)}
+longest = tm.memory_fit(
+    "llama-3.1-8b", "inf2.48xlarge", tm.Mapping(tp=8), context=lengths, **sizes, efficiencies=printed.ANCHOR_STACK
+)
+solved = printed.with_longest(solved, lengths, longest)
+assert solved[solved.sound].error_with_scores.abs().max() < 0.025
+charts.table(
+    solved, caption="The longest context by batch: printed and computed", download="capacities", file_only=True
+)
 
 # %% [markdown]
 # ## Sources
 
 # %% tags=["hide-input"]
 used = tm.facts()
-memory = used.entity.isin([tm.system(name).chip.id for name in [*FAMILY, spec.id]]) & (used.quantity == "hbm_bytes")
-stack = used.quantity.isin(
-    ["scratchpad_page_bytes", "collective_buffer_bytes", "ring_bytes_per_layer", "first_rank_bytes", "memory_share"]
-)
-extra = ["vllm-neuron-memory", "sdk-device-memory"]
-charts.table(
-    common.bibliography([*used[memory | stack].source, *extra]),
-    caption="Sources of the figures in this chapter",
-    download="sources",
-)
+memory = (used.quantity == "hbm_bytes") & used.entity.isin([spec.chip.id, "trainium2", "trainium3", "inferentia2"])
+stack = used.quantity.isin(["scratchpad_page_bytes", "microcode_bytes_per_core", "first_rank_bytes"])
+sources = [*used[memory | stack].source, "vllm-neuron-memory", "sdk-device-memory", "optimum-neuron"]
+charts.table(common.bibliography(sources), caption="Sources of the figures in this chapter", download="sources")

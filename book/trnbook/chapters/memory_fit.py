@@ -1,190 +1,272 @@
-"""Whether a model fits: bytes per rank by kind and by LNC, copies, buckets and scratchpads."""
+"""Tables of the chapter on what fits: mappings of a system, bytes per rank by kind, and the card that opens it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from IPython.display import Markdown
+from numpy.typing import NDArray
 
-from trnmodel.arguments import integers, number, numbers
-from trnmodel.catalog import load
-from trnmodel.catalog.systems import system as read_system
+from trnbook import charts
+from trnbook.chapters import common, guard
+from trnmodel.catalog.systems import System
+from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
-from trnmodel.result import tidy
-from trnmodel.search.sizing import needed_bytes
-from trnmodel.steps.answers import MemoryFit
-from trnmodel.steps.assemble import FIRST_BUCKET
-from trnmodel.steps.deployment import Deployment
+from trnmodel.search.choice import Choice
+from trnmodel.steps.answers import MemoryFit, Step
+from trnmodel.steps.mapping import Mapping
 from trnmodel.steps.rank import site
-from trnmodel.units import GIB, format_digits, format_quantity
+from trnmodel.units import GIB, format_digits
 
-KINDS: Mapping[str, str] = {
-    "weight_bytes": "weights",
-    "cache_bytes": "cache",
-    "scratchpad_bytes": "scratchpad",
-    "collective_buffer_bytes": "collective buffers",
-    "ring_bytes": "DMA rings",
-    "code_bytes": "code",
-    "runtime_bytes": "runtime",
+KINDS = {
+    "weights": ("weight_bytes",),
+    "KV cache": ("cache_bytes",),
+    "scratchpad": ("scratchpad_bytes",),
+    "buffers and code": ("collective_buffer_bytes", "ring_bytes", "code_bytes", "runtime_bytes"),
 }
-EXTRA = "first rank's extra"
-ORDINARY, FIRST = "ordinary rank", "first rank"
+EXTRA = "more on the first rank"
+STRETCH = 4  # times its longest context to which the position encoding of a model is stretched
+TOO_LARGE = ("does not fit in memory", "the first rank, which holds more, does not fit in memory")
+OPEN = 3  # mappings that a chart shows where none fits
 
 
-def symbols(d: Deployment, batch: float, context: float) -> list[tuple[str, ...]]:
-    """Return the chapter's notation with the values of a deployment: rows of `common.notation`."""
-    batch, context = number("batch", batch, 1), number("context", context, 1)
-    m, where, fit = read_model(d.model), site(d.system, d.mapping.lnc), d.fit(batch, context)
-    token = m.kv_bytes_per_token(load.precision(d.precision).kv)
-    stored = [
-        ("", "weight_bytes", "all weights in storage", m.weight_bytes(d.precision)),
-        ("", "kv_bytes_per_token", "", token),
-        ("", "capacity_bytes", f"memory of a rank of {where.lnc} cores", float(fit.capacity_bytes)),
-        ("P", "scratchpad_page_bytes", "page of the scratchpad", d.e.scratchpad_page_bytes),
-        ("r", "ring_bytes_per_layer", "DMA rings of a layer", d.e.ring_bytes_per_layer),
-        ("x", "code_bytes_per_layer", "code of a layer", d.e.code_bytes_per_layer),
-        ("y", "microcode_bytes_per_core", "microcode of a physical core", d.e.microcode_bytes_per_core),
-        ("a", "collective_buffer_bytes", "buffers of collectives", d.e.collective_buffer_bytes),
-        ("b", "runtime_bytes", "what the process of a rank and its library keep", d.e.runtime_bytes),
-        ("F", "", "what the first rank holds more", float(fit.first_rank_total_bytes - fit.total_bytes)),
-    ]
-    return [(*labels, format_quantity(held, "B", 4)) for *labels, held in stored] + [
-        ("", "batch, context", "sequences; tokens that each may have", f"{batch:g}, {context:g}"),
-        ("n", "tp", "ranks that share out a layer (TP)", f"{float(d.mapping.tp):g}"),
-        ("u", "memory_share", "share of the memory that the software may use", f"{float(d.e.memory_share):.3g}"),
-        ("rank", "lnc", "a logical NeuronCore, of LNC physical ones", f"{where.lnc}"),
-    ]
+def subject(model: str | Transformer, context: float) -> Transformer:
+    """Return a model whose longest context is at least `context`, up to four times what its configuration names.
+
+    Publishers stretch the position encoding that far, which changes no weight and no byte of the cache per token.
+
+    Examples
+    --------
+    >>> subject("qwen3-235b-a22b", 65536).max_context
+    65536
+    """
+    spec = read_model(model)
+    guard.generates(model=spec)
+    guard.reaches(128, model=spec)
+    guard.within(128, STRETCH * spec.max_context, context=context)
+    return spec if context <= spec.max_context else replace(spec, max_context=int(np.ceil(context)))
 
 
-def by_kind(d: Deployment, batch: float, context: float) -> pd.DataFrame:
-    """Return what an ordinary rank and the first rank store.
+def mappings(system: System, lnc: int | None = None, tp: int = 0, ep: int = 0) -> Mapping:
+    """Return all mappings of TP and EP in powers of two that a system has ranks for, or those of one degree.
+
+    Examples
+    --------
+    >>> from trnmodel.catalog.systems import system
+    >>> mappings(system("trn2.48xlarge"), tp=16)
+    Mapping(tp=[16, 16, 16], ep=[1, 2, 4], lnc=2)
+    """
+    where = site(system, lnc)
+    ranks = system.domain_chips * where.ranks_per_chip
+    powers = np.exp2(np.arange(np.floor(np.log2(ranks)) + 1))
+    pairs = np.array([(t, e) for t in ([tp] if tp else powers) for e in ([ep] if ep else powers) if t * e <= ranks])
+    guard.need(len(pairs) > 0, f"tp = {tp} with ep = {ep} is more than the {ranks:g} ranks of {system.id}")
+    return Mapping(tp=pairs[:, 0], ep=pairs[:, 1], lnc=where.lnc if system.chip.core else None)
+
+
+def called(tp: float, ep: float) -> str:
+    """Return a mapping in words.
+
+    Examples
+    --------
+    >>> called(4, 1), called(4, 16)
+    ('TP 4', 'TP 4 x EP 16')
+    """
+    return f"TP {tp:.0f}" + (f" x EP {ep:.0f}" if ep > 1 else "")
+
+
+def chosen(mapping: Mapping, fit: MemoryFit) -> int:
+    """Return the place of the mapping that holds a model on the fewest ranks; of equals that with the most room.
+
+    Where none fits it is the one that lacks least; ImpossibleError is raised where none is legal.
+    """
+    why = "; ".join(dict.fromkeys(map(str, np.ravel(fit.reason))))
+    guard.possible(bool(_legal(fit).any()), f"no mapping of tp and ep on {fit.system.id} is legal: {why}")
+    ranks, room = mapping.ranks, np.asarray(fit.room_bytes)
+    order = np.lexsort((-room, ranks, ~np.asarray(fit.valid)))
+    return int(order[0]) if np.any(fit.valid) else int(np.argmax(np.where(_legal(fit), room, -np.inf)))
+
+
+def _legal(fit: MemoryFit) -> Any:
+    """Return which points fail by their size alone, if they fail."""
+    reasons = np.atleast_1d(np.asarray(fit.reason))
+    return np.array([set(filter(None, str(one).split("; "))) <= set(TOO_LARGE) for one in reasons])
+
+
+def at(mapping: Mapping, place: int) -> Mapping:
+    """Return one mapping of several.
+
+    Examples
+    --------
+    >>> at(Mapping(tp=[4, 8], ep=[1, 2]), 1)
+    Mapping(tp=8, ep=2)
+    """
+    return replace(mapping, tp=mapping.tp[place], ep=mapping.ep[place])
+
+
+def by_ranks(mapping: Mapping, fit: MemoryFit) -> pd.DataFrame:
+    """Return what the first rank stores by kind, for the mapping with the most room of each number of ranks.
+
+    Mappings on fewer ranks than half of what holds the model are left out.
 
     Returns
     -------
     table : pandas.DataFrame
-        rank, kind, stored_bytes, capacity_bytes (of the first rank what its neighbour in a bank leaves), share of it,
-        basis.
+        mapping, kind, stored_bytes, capacity_bytes. [-]
+    """
+    ranks = np.asarray(mapping.ranks)
+    best = [i for n in np.unique(ranks) if (i := _best(mapping, fit, n)) is not None]
+    fitting = [i for i in best if fit.valid[i]]
+    least = ranks[fitting[0]] / 2 if fitting else ranks[best[-OPEN:][0]]
+    shown = [i for i in best if ranks[i] >= least]
+    return pd.concat([kinds(fit, i, called(mapping.tp[i], mapping.ep[i])) for i in shown], ignore_index=True)
+
+
+def kinds(fit: MemoryFit, place: int | tuple[()], name: str) -> pd.DataFrame:
+    """Return the bytes of the first rank by kind.
 
     Examples
     --------
-    >>> from trnmodel.steps.mapping import Mapping
-    >>> table = by_kind(Deployment(model="llama-3.1-8b", system="inf2.48xlarge", mapping=Mapping(tp=8)), 32, 4096)
-    >>> float(table[table.kind == "cache"].stored_bytes.iloc[0] / 2**30)
+    >>> from trnmodel.steps.inference import memory_fit
+    >>> fit = memory_fit("llama-3.1-8b", "inf2.48xlarge", Mapping(tp=8), batch=32, context=4096)
+    >>> table = kinds(fit, (), "TP 8").set_index("kind")
+    >>> float(table.stored_bytes["KV cache"] / 2**30)
     2.0
     """
-    fit = d.fit(batch, context)
-    stored = {word: float(getattr(fit, name)) for name, word in KINDS.items()}
-    extra = {EXTRA: float(fit.first_rank_total_bytes - fit.total_bytes)}
-    ranks = {ORDINARY: stored, FIRST: stored | extra}
-    rows = [(rank, kind, held) for rank, kinds in ranks.items() for kind, held in kinds.items()]
-    table = pd.DataFrame(rows, columns=["rank", "kind", "stored_bytes"])
-    room = {ORDINARY: float(fit.capacity_bytes), FIRST: float(fit.first_rank_capacity_bytes)}
-    capacity = table["rank"].map(room)
-    return table.assign(capacity_bytes=capacity, share=table.stored_bytes / capacity, basis=fit.basis)
+    stored = {kind: sum(_one(fit, field, place) for field in fields) for kind, fields in KINDS.items()}
+    stored[EXTRA] = _one(fit, "first_rank_total_bytes", place) - _one(fit, "total_bytes", place)
+    rows = {"mapping": name, "kind": list(stored), "stored_bytes": list(stored.values())}
+    return pd.DataFrame(rows | {"capacity_bytes": _one(fit, "first_rank_capacity_bytes", place)})
 
 
-def verdict(fit: MemoryFit) -> str:
-    """Return whether a deployment fits, with the bytes of the first rank and its capacity.
+def _one(fit: MemoryFit, field: str, place: int | tuple[()]) -> float:
+    value = np.asarray(getattr(fit, field), dtype=float)
+    return float(value[place] if value.ndim else value)
+
+
+def on_a_chip(plan: Choice, fit: MemoryFit) -> dict[str, Any]:
+    """Return what the ordinary ranks of a chip store for a plan of the case, and for how many more users there is room.
+
+    Returns
+    -------
+    row : dict
+        column of the case, weight_bytes, cache_bytes, stored_bytes (the sum with all else), hbm_bytes, more_users.
+    """
+    ranks, groups = plan.step.ranks_per_chip, float(plan.degrees.ep)
+    user_bytes = float(fit.cache_bytes) / np.ceil(plan.batch / groups)
+    sizes = {"weight_bytes": fit.weight_bytes, "cache_bytes": fit.cache_bytes, "stored_bytes": fit.total_bytes}
+    row: dict[str, Any] = {"case": f"{plan.question.model.id}, {plan.system.name}"}
+    row |= {name: float(size * ranks) for name, size in sizes.items()}
+    more = groups * np.floor(float(fit.room_bytes) / user_bytes)
+    return row | {"hbm_bytes": float(fit.capacity_bytes * ranks), "users": plan.batch, "more_users": more}
+
+
+def that_hold(mapping: Mapping, fit: MemoryFit, step: Step) -> pd.DataFrame:
+    """Return the mappings that fit: the fewest chips first, and on as many chips the fastest for a user first.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        mapping, chips, weights, KV cache and all of the first rank in GiB, its share of the capacity, speed of a user.
+    """
+    good = np.asarray(fit.valid) & np.asarray(step.valid)
+    table = pd.DataFrame(
+        {
+            "mapping": [called(*pair) for pair in zip(mapping.tp, mapping.ep, strict=True)],
+            "chips": step.occupied_chips,
+            "weights [GiB]": fit.weight_bytes / GIB,
+            "KV cache [GiB]": fit.cache_bytes / GIB,
+            "first rank [GiB]": fit.first_rank_total_bytes / GIB,
+            "share": fit.first_rank_total_bytes / fit.first_rank_capacity_bytes,
+            "tokens_per_s_per_user": step.tokens_per_s_per_user,
+        }
+    )[good]
+    short = {name: table[name].map("{:.1f}".format) for name in table if name.endswith("[GiB]")}
+    return table.assign(**short).sort_values(
+        ["chips", "tokens_per_s_per_user"], ascending=[True, False], kind="stable", ignore_index=True
+    )
+
+
+def answer(mapping: Mapping, fit: MemoryFit, place: int, question: str) -> str:
+    """Return the card that opens the chapter: what the first rank stores, beside half as many ranks, how sure it is.
+
+    Parameters
+    ----------
+    mapping : Mapping
+        The mappings that were tried. [-]
+    fit : MemoryFit
+        Their answers. [-]
+    place : int
+        The mapping that is chosen. [-]
+    question : str
+        Model and format. [-]
+    """
+    good = bool(np.ravel(fit.valid)[place])
+    ends = (fit.first_rank_total_bytes, *fit.ends("first_rank_total_bytes"))
+    sizes = [float(np.broadcast_to(end, np.shape(fit.total_bytes))[place]) for end in ends]
+    name, room = called(mapping.tp[place], mapping.ep[place]), _one(fit, "first_rank_capacity_bytes", place) / GIB
+    counted_share = (_one(fit, "weight_bytes", place) + _one(fit, "cache_bytes", place)) / sizes[0]
+    verb, verdict = ("stores", "fits with") if good else ("would store", "does not fit; nearest comes")
+    less = _best(mapping, fit, float(mapping.ranks[place]) / 2)
+    half = "" if less is None else called(mapping.tp[less], mapping.ep[less])
+    needed = "" if less is None else format_digits(_one(fit, "first_rank_total_bytes", less) / GIB, 2)
+    return common.card(
+        sizes,
+        f"what the fullest rank of {fit.system.name} {verb} {question}. It has {room:.3g} GiB, so the model {verdict} "
+        f"{name}",
+        unit="B",
+        mark=str(np.ravel(fit.basis)[0]),
+        rank="In comparison",
+        rival=f"on half as many ranks, {half} would store {needed} GiB" if half else "",
+        alone="" if half else "no smaller mapping was tried",
+        proof="Check: a measured footprint, and what ran",
+        more=f"**How sure?** Weights and cache, {counted_share:.0%} of these bytes, are counted from the model's "
+        f"shapes. The rest are constants of `{fit.stack.id}`, our own estimate (D). The range widens all bytes alike.",
+    )
+
+
+def _best(mapping: Mapping, fit: MemoryFit, ranks: float) -> int | None:
+    """Return the place of the mapping with the most room on a number of ranks; None where none is legal."""
+    places = np.flatnonzero(_legal(fit) & (np.asarray(mapping.ranks) == ranks))
+    return int(max(places, key=lambda i: fit.room_bytes[i])) if places.size else None
+
+
+def more_ranks(mapping: Mapping, system: System) -> Mapping:
+    """Return a mapping, and those with two and four times its TP as far as there are ranks, one below the other.
 
     Examples
     --------
-    >>> from trnmodel.steps.mapping import Mapping
-    >>> verdict(Deployment(model="llama-3.1-405b", system="inf2.48xlarge", mapping=Mapping(tp=8)).fit(1, 2048))
-    'does not fit: 97.3 of 16 GiB'
+    >>> from trnmodel.catalog.systems import system
+    >>> more_ranks(Mapping(tp=32), system("trn2.48xlarge")).tp.ravel().tolist()
+    [32.0, 64.0]
     """
-    stored, held = float(fit.first_rank_total_bytes), float(fit.first_rank_capacity_bytes)
-    sizes = f"{format_digits(stored / GIB, 3)} of {format_digits(held / GIB, 3)} GiB"
-    return f"{'fits' if fit.valid else 'does not fit'}: {sizes}"
+    most = system.domain_chips * site(system, mapping.lnc).ranks_per_chip
+    tp = np.array([float(mapping.tp) * n for n in (1, 2, 4) if float(mapping.ranks) * n <= most])[:, None]
+    return replace(mapping, tp=tp, ep=np.full_like(tp, float(mapping.ep)))
 
 
-def by_lnc(d: Deployment, batch: float, context: float) -> pd.DataFrame:
-    """Return what ranks of each LNC, allowed or announced, store on the same chips, and whether they fit.
+def largest_batches(mapping: Mapping, one: MemoryFit, two: MemoryFit, contexts: NDArray, subject_name: str) -> Any:
+    """Return the chart of the largest batch that fits, from fits with one and two sequences on each group of ranks.
 
-    Returns
-    -------
-    table : pandas.DataFrame
-        ranks (LNC and TP), lnc, announced, tp, rank, kind, stored_bytes, capacity_bytes, fits, basis.
+    Memory grows by the same bytes with every sequence. Where no sequence fits, a sentence says so.
     """
-    system, frames = read_system(d.system), []
-    cores = float(d.mapping.tp) * (d.mapping.lnc or site(system, None).lnc)
-    for lnc in (*system.chip.lnc_choices, *system.chip.lnc_announced):
-        tp = max(1, round(cores / lnc))
-        held = by_kind(replace(d, mapping=replace(d.mapping, tp=tp, lnc=lnc)), batch, context)
-        total = held.groupby("rank", sort=False).stored_bytes.transform("sum")
-        announced = site(system, lnc).announced
-        label = f"LNC {lnc}{' (announced)' if announced else ''}, TP {tp}"
-        held = held.assign(ranks=label, lnc=lnc, announced=announced, tp=tp, fits=total <= held.capacity_bytes)
-        frames.append(held)
-    columns = "ranks lnc announced tp rank kind stored_bytes capacity_bytes fits basis".split()
-    return pd.concat(frames, ignore_index=True)[columns]
-
-
-def copies(d: Deployment, tps: Iterable[int], batch: float, context: float) -> pd.DataFrame:
-    """Compare what all ranks of a tensor-parallel group store with what the model needs once.
-
-    An encoder keeps no cache.
-
-    Returns
-    -------
-    table : pandas.DataFrame
-        tp, part ("weights" or "cache"), stored_bytes (all ranks), needed_bytes, ratio. [-]
-    """
-    batch, context, rows = number("batch", batch, 1), number("context", context, 1), []
-    needed = {part: once for part, once in needed_bytes(d, batch, context).items() if once}
-    for tp in integers("tps", tps):
-        fit = d.fit(batch, context, tp=tp, ep=1, pp=1, cp=1)
-        stored = {"weights": float(fit.weight_bytes) * tp, "cache": float(fit.cache_bytes) * tp}
-        rows += [(tp, part, stored[part], once, stored[part] / once) for part, once in needed.items()]
-    return pd.DataFrame(rows, columns=["tp", "part", "stored_bytes", "needed_bytes", "ratio"])
-
-
-def buckets(d: Deployment, batch: float, context: float) -> pd.DataFrame:
-    """Return the graphs of buckets in powers of two up to the context: padding and memory of each.
-
-    A decode graph reads the cache of its bucket for each sequence; the scratchpad of the largest prompt is shared by
-    all graphs. Code and rings were measured for one pair of graphs; how many graphs share them is not published, so
-    the columns give what they are if each pair needs its own.
-
-    Returns
-    -------
-    table : pandas.DataFrame
-        bucket, shortest (first length that pads to it), worst_padding, scratchpad_bytes, cache_read_bytes, graphs (so
-        far), code_and_ring_bytes (of those graphs), estimate.
-    """
-    context = number("context", context, 1)
-    top = np.ceil(np.log2(context / FIRST_BUCKET))
-    sizes = np.minimum(FIRST_BUCKET * np.exp2(np.arange(max(top, 0) + 1)), context)
-    shortest = np.append(1, sizes[:-1] + 1)
-    fit = d.fit(batch, context, sizes)
-    graphs = np.arange(1, len(sizes) + 1)
-    return pd.DataFrame(
-        {
-            "bucket": sizes,
-            "shortest": shortest,
-            "worst_padding": 1 - shortest / sizes,
-            "scratchpad_bytes": fit.scratchpad_bytes,
-            "cache_read_bytes": d.fit(batch, sizes).cache_bytes,
-            "graphs": 2 * graphs,
-            "code_and_ring_bytes": graphs * (fit.code_bytes + fit.ring_bytes),
-            "estimate": True,
-        }
+    most = sequences(mapping, one, two, contexts)
+    if most.empty:
+        return Markdown(f"**No user of {subject_name} fits** with these mappings.")
+    caption, under = "Twice the context leaves room for half the users", f"largest batch of {subject_name}"
+    return charts.lines(
+        most, x="context", y="batch", color="mapping", log_x=True, log_y=True, caption=caption, under=under
     )
 
 
-def scratchpads(d: Deployment, prompts: ArrayLike, tps: Iterable[int]) -> pd.DataFrame:
-    """Return the scratchpad of one prefill by length: its activations, and the whole pages that hold them."""
-    at = np.atleast_1d(numbers("prompts", prompts, 1))
-    stacks = {"activations": replace(d, stack="ideal"), "whole pages": d}
-    return tidy(
-        {
-            "input_tokens": at,
-            "tp": f"TP {tp}",
-            "held": held,
-            "scratchpad_bytes": one.fit(1, at, at, tp=tp).scratchpad_bytes,
-        }
-        for tp in integers("tps", tps)
-        for held, one in stacks.items()
-    )
+def sequences(mapping: Mapping, one: MemoryFit, two: MemoryFit, contexts: NDArray) -> pd.DataFrame:
+    """Return mapping, context and the largest batch; rows that hold no sequence are left out."""
+    taken = one.room_bytes - two.room_bytes
+    more = np.floor(one.room_bytes / np.where(taken > 0, taken, np.inf))
+    batch = np.where(one.valid, np.asarray(mapping.ep) * (1 + more), 0)
+    names = [called(*pair) for pair in zip(np.ravel(mapping.tp), np.ravel(mapping.ep), strict=True)]
+    frame = pd.DataFrame({"mapping": np.repeat(names, len(contexts)), "context": np.tile(contexts, len(names))})
+    return frame.assign(batch=np.broadcast_to(batch, (len(names), len(contexts))).ravel()).query("batch > 0")

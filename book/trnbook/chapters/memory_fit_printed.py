@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
+from IPython.display import Markdown
+from numpy.typing import NDArray
 
-from trnmodel.arguments import chosen, refuse
+from trnmodel.arguments import chosen
 from trnmodel.catalog import load
 from trnmodel.evidence.fit import readable
 from trnmodel.evidence.questions import stored_bytes
 from trnmodel.evidence.readings import TRAINING, Reading
 from trnmodel.evidence.rows import LATER, MEASURED, THIRD, read_rows
 from trnmodel.evidence.score import shipped
-from trnmodel.models.transformer import model as read_model
-from trnmodel.steps.assemble import FIRST_BUCKET
-from trnmodel.steps.deployment import Deployment
-from trnmodel.steps.inference import memory_fit
-from trnmodel.steps.mapping import Mapping as Degrees
+from trnmodel.steps.answers import MemoryFit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,6 +36,8 @@ BASES: Mapping[str, str] = {
     "memory:total": SUM,
     "memory:first": SUM,
 }
+SCORED_HEADS, SCORE_BYTES = 32, 2  # heads of queries of the model that the source solved, bytes of a score
+FULL = 0.9  # share of its memory from which a run tests the model
 COUNTS = "counts"
 FITS, TIGHT, TOO_LARGE = "fits", "first rank too large", "too large"
 PREFILL: Mapping[str, str] = {"context_chunked": "in chunks", "context_whole": "whole prompt"}
@@ -157,29 +157,29 @@ def what_ran() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _longest(d: Deployment, batch: float, chunk: float | None, scores: bool) -> float:
-    """Return the longest context, in steps of a bucket, at which the first rank fits.
-
-    With `scores`, the matrix of attention scores is written out and counted.
-    """
-    m = read_model(d.model)
-    contexts = np.arange(FIRST_BUCKET, m.max_context + 1, FIRST_BUCKET)
-    prompt = contexts if chunk is None else np.minimum(chunk, contexts)
-    fit = memory_fit(**d.ask, batch=batch, context=contexts, input_tokens=prompt)
-    heads = max(a.heads for layer in m.layers for a in layer.attentions) / float(d.mapping.tp)
-    width = load.precision(d.precision).storage_bytes("activations")
-    matrix = heads * prompt * contexts * width if scores else 0.0
-    return float(np.max(contexts[fit.first_rank_total_bytes + matrix <= fit.capacity_bytes], initial=0))
+def checked(measured_bytes: float, fit: MemoryFit, runs: pd.DataFrame) -> Markdown:
+    """Return the two checks in two sentences: the measured rank beside ours, and the runs that fit by the model."""
+    measured, ours = (float(size) / load.units()["MiB"].factor for size in (measured_bytes, fit.total_bytes))
+    full = runs.first_rank_total_bytes / runs.first_rank_capacity_bytes > FULL
+    return Markdown(
+        f"An ordinary rank stored **{measured:,.0f} MiB**; the model gives {ours:,.0f}. By the model **all {len(runs)} "
+        f"published runs fit**, and {full.sum()} of them fill over nine tenths of the first rank."
+    )
 
 
 def capacities() -> pd.DataFrame:
-    """Compare the longest context per batch of one source, solved from its own measurement, with ours.
+    """Return the longest context per batch that one source solved from its own measurement, as printed.
 
     Returns
     -------
     table : pandas.DataFrame
-        prefill, batch, printed, computed (as `memory_fit`), error, with_scores (heads x prompt x context x 2 B more, as
-        the source counts), error_with_scores, note, source. [-]
+        prefill, batch, chunk (tokens of a prompt that are read at once), printed, sound (whether the row holds), note,
+        source. [-]
+
+    Examples
+    --------
+    >>> capacities().prefill.unique().tolist()
+    ['in chunks', 'whole prompt']
     """
     import pandas as pd
 
@@ -187,38 +187,35 @@ def capacities() -> pd.DataFrame:
     for row in load.read_csv(PRINTED, Printed):
         if row.quantity not in PREFILL:
             continue
-        chunk = rule("chunk_tokens") if row.quantity == "context_chunked" else None
-        d = Deployment(model=row.model, system=row.system, mapping=Degrees(tp=int(row.tp)), stack=ANCHOR_STACK)
-        printed, batch = load.parse_number(row.printed)[0], int(row.batch)
-        plain, scored = (_longest(d, batch, chunk, scores) for scores in (False, True))
-        errors = {"error": plain / printed - 1, "with_scores": scored, "error_with_scores": scored / printed - 1}
-        one = {"prefill": PREFILL[row.quantity], "batch": batch, "printed": printed, "computed": plain}
-        rows.append({**one, **errors, "note": row.note, "source": row.source})
+        chunked = row.quantity == "context_chunked"
+        one = {"prefill": PREFILL[row.quantity], "batch": int(row.batch)}
+        one |= {"chunk": rule("chunk_tokens") if chunked else np.inf, "printed": load.parse_number(row.printed)[0]}
+        rows.append({**one, "sound": chunked or not row.note, "note": row.note, "source": row.source})
     return pd.DataFrame(rows)
 
 
-def cache_budgets(d: Deployment, context: float) -> pd.DataFrame:
-    """Return cache and sequences per rank: all that is left, and what vLLM Neuron allows by default.
+def with_longest(printed: pd.DataFrame, contexts: NDArray, fit: MemoryFit) -> pd.DataFrame:
+    """Return printed capacities with the longest context that fits, and with the matrix of scores of the source.
 
-    vLLM Neuron limits the cache to a share of the budget, because the length of the cache is compiled into each
-    graph before the graph's other needs are known. The budget is taken as all of the rank's memory.
+    Parameters
+    ----------
+    printed : pandas.DataFrame
+        Rows of `capacities`. [-]
+    contexts : numpy.ndarray
+        Contexts that were asked, in ascending order. [token]
+    fit : MemoryFit
+        The answers, a row for each printed one and a column for each context. [-]
 
     Returns
     -------
     table : pandas.DataFrame
-        policy, cache_bytes, sequences, of (share of the rank's memory).
+        The rows with computed, error, with_scores (heads x prompt x context x 2 B more) and error_with_scores. [-]
     """
-    import pandas as pd
-
-    if not read_model(d.model).generates:
-        refuse("model", read_model(d.model).id, "an encoder keeps no cache")
-    fit, more = (memory_fit(**d.ask, batch=own * d.mapping.ep, context=context) for own in (1, 2))
-    capacity, one = float(fit.capacity_bytes), float(more.cache_bytes - fit.cache_bytes)
-    taken = float(fit.room_bytes - more.room_bytes)  # by one more: of the rank, or of two that share a bank
-    free = float(fit.cache_bytes) + float(fit.room_bytes) * one / taken
-    capped = rule("kv_cap_share") * capacity
-    rows = [
-        {"policy": policy, "cache_bytes": max(held, 0.0), "sequences": max(np.floor(held / one), 0.0)}
-        for policy, held in {"all that is left": free, "vLLM Neuron's default": min(free, capped)}.items()
-    ]
-    return pd.DataFrame(rows).assign(of=lambda table: table.cache_bytes / capacity)
+    heads = SCORED_HEADS / float(np.ravel(fit.tp)[0])
+    matrix = heads * np.minimum(printed[["chunk"]].to_numpy(), contexts) * contexts * SCORE_BYTES
+    table = printed
+    for name, error, more in (("computed", "error", 0.0), ("with_scores", "error_with_scores", matrix)):
+        fits = fit.first_rank_total_bytes + more <= fit.capacity_bytes
+        longest = np.where(fits, contexts, 0.0).max(axis=1)
+        table = table.assign(**{name: longest, error: longest / table.printed - 1})
+    return table

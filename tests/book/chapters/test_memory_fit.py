@@ -4,55 +4,56 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import trnmodel as tm
 from trnbook.chapters import memory_fit
 from trnbook.chapters import memory_fit_printed as printed
+from trnbook.shared import case
 from trnmodel.search import sizing
 from trnmodel.steps.assemble import FIRST_BUCKET
 from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.mapping import Mapping
-from trnmodel.steps.rank import site
 from trnmodel.units import GIB
 
 LLAMA = Deployment(model="llama-3.1-70b", system="trn2.48xlarge", mapping=Mapping(tp=16, lnc=2))
 
 
-def test_kinds_add_up_to_the_total():
-    found, table = LLAMA.fit(16, 8192), memory_fit.by_kind(LLAMA, 16, 8192)
-    sums = table.groupby("rank").stored_bytes.sum()
-    assert sums[memory_fit.ORDINARY] == pytest.approx(float(found.total_bytes))
-    assert sums[memory_fit.FIRST] == pytest.approx(float(found.first_rank_total_bytes))
+def test_kinds_add_up_to_the_first_rank():
+    fit = LLAMA.fit(16, 8192)
+    table = memory_fit.kinds(fit, (), "TP 16")
+    assert table.stored_bytes.sum() == pytest.approx(float(fit.first_rank_total_bytes))
+    assert table.set_index("kind").stored_bytes[memory_fit.EXTRA] == pytest.approx(610 * 2**20)
 
 
 def test_the_measured_footprint_by_hand():
     """Llama-3.1-8B, TP 8, in MiB: 15,317 / 8 + 2,048 + 1,024 + 126 + 220 + (96 + 132) = 5,561."""
     anchor = Deployment(model="llama-3.1-8b", system="inf2.48xlarge", mapping=Mapping(tp=8), stack=printed.ANCHOR_STACK)
-    total = memory_fit.by_kind(anchor, 32, 4096).query("rank == 'ordinary rank'").stored_bytes.sum()
-    assert total / 2**20 == pytest.approx(15317 / 8 + 2048 + 1024 + 126 + 220 + 228, abs=1)
+    table = memory_fit.kinds(anchor.fit(32, 4096), (), "TP 8").set_index("kind").stored_bytes.drop(memory_fit.EXTRA)
+    assert table.sum() / 2**20 == pytest.approx(15317 / 8 + 2048 + 1024 + 126 + 220 + 228, abs=1)
 
 
-def test_lnc_keeps_the_chips():
-    """Trainium3 has 144 GiB and 8 cores: 18, 36 and 144 GiB a rank, of which 8 cores are announced."""
-    d = Deployment(model="llama-3.1-70b", system="trn3-nl32x2-pcie160", mapping=Mapping(tp=16, lnc=2))
-    table = memory_fit.by_lnc(d, 16, 8192).drop_duplicates("lnc").set_index("lnc")
-    assert table.tp.to_dict() == {1: 32, 2: 16, 8: 4}
-    assert (table.capacity_bytes / GIB).to_dict() == {1: 18, 2: 36, 8: 144}
-    assert table.announced.to_dict() == {1: False, 2: False, 8: True}
-    assert table.ranks[8] == "LNC 8 (announced), TP 4"
-    two = Deployment(model="llama-3.1-70b", system="trn2.48xlarge", mapping=Mapping(tp=16, lnc=2))
-    assert set(memory_fit.by_lnc(two, 16, 8192).lnc) == {1, 2}
+def test_mappings_of_a_system_fill_it_at_each_lnc():
+    """Trainium2 has 16 chips of 8 cores: 64 ranks of two cores, 128 of one."""
+    system = tm.system("trn2.48xlarge")
+    two, one = memory_fit.mappings(system), memory_fit.mappings(system, 1)
+    assert (two.ranks.max(), one.ranks.max()) == (64, 128)
+    assert (two.lnc, one.lnc) == (2, 1)
+    assert len({*zip(two.tp, two.ep, strict=True)}) == two.size == 28  # pairs of powers of two up to 64
+    assert memory_fit.mappings(system, None, 24, 2).tp.tolist() == [24]
+    assert memory_fit.mappings(tm.system("hgx-h100")).lnc is None
+    with pytest.raises(ValueError, match="tp = 64 with ep = 2 is more than the 64 ranks of"):
+        memory_fit.mappings(system, None, 64, 2)
 
 
 def test_first_rank_at_lnc_1_has_what_the_other_leaves():
-    d = Deployment(model="llama-3.1-70b", system="trn2.48xlarge", mapping=Mapping(tp=32, lnc=1))
-    held = memory_fit.by_kind(d, 18, 8192).groupby("rank").agg({"stored_bytes": "sum", "capacity_bytes": "first"})
-    ordinary, first = held.loc[memory_fit.ORDINARY], held.loc[memory_fit.FIRST]
-    assert ordinary.capacity_bytes == 12 * GIB
-    assert first.capacity_bytes == pytest.approx(24 * GIB - ordinary.stored_bytes)
-    assert first.stored_bytes > 12 * GIB > ordinary.stored_bytes  # beyond its share
-    assert bool(d.fit(18, 8192).valid) == (first.stored_bytes <= first.capacity_bytes)
+    fit = replace(LLAMA, mapping=Mapping(tp=32, lnc=1)).fit(18, 8192)
+    assert float(fit.capacity_bytes) == 12 * GIB
+    assert float(fit.first_rank_capacity_bytes) == pytest.approx(24 * GIB - float(fit.total_bytes))
+    assert fit.first_rank_total_bytes > 12 * GIB > fit.total_bytes  # beyond its share
+    assert bool(fit.valid) == (fit.first_rank_total_bytes <= fit.first_rank_capacity_bytes)
+    assert memory_fit.kinds(fit, (), "").capacity_bytes[0] == float(fit.first_rank_capacity_bytes)
 
 
 @pytest.mark.parametrize("lnc", [1, 2])
@@ -93,25 +94,99 @@ def test_fewest_chips_are_at_least_the_bytes():
 
 def test_heads_are_copied_beyond_their_number():
     """8 key heads: TP 8 divides them, TP 64 stores each eight times; a latent is on all ranks."""
-    cache = memory_fit.copies(LLAMA, [8, 64], 4, 4096).query("part == 'cache'")
-    assert cache.ratio.tolist() == [pytest.approx(1), pytest.approx(8)]
-    latent = Deployment(model="deepseek-v3", system="trn2-ultraserver", mapping=Mapping(tp=1))
-    assert memory_fit.copies(latent, [16], 4, 4096).query("part == 'cache'").ratio.tolist() == [pytest.approx(16)]
+    once = 4 * 4096 * 327_680
+    assert [float(LLAMA.fit(4, 4096, tp=tp).cache_bytes) * tp / once for tp in (8, 64)] == pytest.approx([1, 8])
+    latent = Deployment(model="deepseek-v3", system="trn2-ultraserver", mapping=Mapping(tp=16)).fit(4, 4096)
+    assert float(latent.cache_bytes) == pytest.approx(4 * 4096 * 70_272)
 
 
-def test_buckets_are_powers_of_two_and_pad_less_than_half():
-    table = memory_fit.buckets(LLAMA, 16, 6000)
-    assert table.bucket.tolist() == [128, 256, 512, 1024, 2048, 4096, 6000]
-    assert (table.worst_padding[1:] < 0.5).all()
-    assert table.scratchpad_bytes.is_monotonic_increasing
+MAPPINGS = memory_fit.mappings(tm.system("trn2.48xlarge"))
+
+
+def asked(model, precision, batch, context):
+    sizes = {"batch": batch, "context": context, "precision": precision}
+    model = memory_fit.subject(model, context)
+    fit = tm.memory_fit(model, "trn2.48xlarge", MAPPINGS, **sizes)
+    return fit, tm.decode_step(model, "trn2.48xlarge", MAPPINGS, **sizes)
+
+
+def test_qwen3_with_eight_long_users_by_hand():
+    """Four heads of keys: TP 64 holds 8 x 65,536 x 192,512 / 4 B = 23.5 of 24 GiB; eight groups of four hold 2.9."""
+    fit, step = asked("qwen3-235b-a22b", "fp8", 8, 65_536)
+    held = memory_fit.that_hold(MAPPINGS, fit, step)
+    assert "TP 64" not in set(held.mapping)
+    cache = fit.cache_bytes[(MAPPINGS.tp == 64) & (MAPPINGS.ep == 1)]
+    assert cache == pytest.approx(8 * 65_536 * 192_512 / 4)
+    best = held.iloc[0]
+    assert (best.mapping, best.chips, best["KV cache [GiB]"]) == ("TP 4 x EP 8", 8, f"{65_536 * 192_512 / 4 / GIB:.1f}")
+    assert held.chips.is_monotonic_increasing
+    assert (held.share <= 1).all()
+    place = memory_fit.chosen(MAPPINGS, fit)
+    assert memory_fit.at(MAPPINGS, place).ranks == 32 == MAPPINGS.ranks[fit.valid].min()
+
+
+def test_the_card_says_whether_it_fits():
+    fit, _ = asked("llama-3.3-70b", "fp8", 4, 4608)
+    place = memory_fit.chosen(MAPPINGS, fit)
+    said = memory_fit.answer(MAPPINGS, fit, place, "of it")
+    assert "It has 24 GiB, so the model fits with TP 4." in said
+    assert "on half as many ranks, TP 2 would store 39 GiB." in said
+    none = tm.memory_fit("llama-3.1-405b", "trn2.48xlarge", MAPPINGS, batch=64, context=65_536)
+    assert not none.valid.any()
+    said = memory_fit.answer(MAPPINGS, none, memory_fit.chosen(MAPPINGS, none), "of it")
+    assert "so the model does not fit; nearest comes TP 64." in said
+    assert memory_fit.by_ranks(MAPPINGS, none).mapping.unique().tolist() == ["TP 16", "TP 32", "TP 64"]
+
+
+def test_a_mapping_that_cannot_be_is_refused_in_a_line():
+    mapping = memory_fit.mappings(tm.system("trn2.48xlarge"), None, 64, 1)
+    with pytest.raises(
+        ValueError, match=r"no mapping of tp and ep on trn2\.48xlarge is legal: the software needs a number"
+    ):
+        memory_fit.chosen(mapping, tm.memory_fit("llama-3.1-8b", "trn2.48xlarge", mapping, batch=1, context=512))
+
+
+def test_the_chart_has_a_mapping_for_each_number_of_ranks():
+    """The least number that holds it, half of that, and all above; of each the mapping with the most room."""
+    fit, _ = asked("llama-3.3-70b", "fp8", 4, 4608)
+    assert memory_fit.by_ranks(MAPPINGS, fit).mapping.unique().tolist() == [f"TP {n}" for n in (2, 4, 8, 16, 32, 64)]
+    fit, _ = asked("qwen3-235b-a22b", "fp8", 8, 65_536)
+    table = memory_fit.by_ranks(MAPPINGS, fit).groupby("mapping", sort=False).stored_bytes.sum()
+    assert table.index.tolist() == ["TP 4 x EP 4", "TP 4 x EP 8", "TP 8 x EP 8"]
+
+
+def test_largest_batches_are_the_last_that_fit():
+    contexts = np.array([2048.0, 32_768.0])
+    around = memory_fit.more_ranks(Mapping(tp=4, ep=8), tm.system("trn2.48xlarge"))
+    assert around.tp.ravel().tolist() == [4, 8]
+    ask = {"context": contexts, "precision": "fp8"}
+    where = "qwen3-235b-a22b", "trn2.48xlarge"
+    one, two = (tm.memory_fit(*where, around, batch=n * around.ep, **ask) for n in (1, 2))
+    table = memory_fit.sequences(around, one, two, contexts)
+    assert len(table) == 4
+    for row in table.itertuples():
+        mapping = Mapping(tp=int(row.mapping.split()[1]), ep=8)
+        last = tm.memory_fit(*where, mapping, batch=[row.batch, row.batch + 8], context=row.context, precision="fp8")
+        assert last.valid.tolist() == [True, False]
+    nothing = memory_fit.largest_batches(
+        Mapping(tp=[1]), *(LLAMA.fit(n, contexts, tp=1) for n in (1, 2)), contexts, "x"
+    )
+    assert nothing.data == "**No user of x fits** with these mappings."
+
+
+def test_a_model_is_stretched_four_times_and_no_further():
+    assert memory_fit.subject("qwen3-235b-a22b", 4 * 40_960).max_context == 163_840
+    assert memory_fit.subject("llama-3.3-70b", 4608) is tm.model("llama-3.3-70b")
+    with pytest.raises(ValueError, match="context = 163841 must be from 128 to 163840"):
+        memory_fit.subject("qwen3-235b-a22b", 163_841)
 
 
 def test_pages_hold_the_activations():
-    table = memory_fit.scratchpads(LLAMA, [128, 100000], [16]).pivot(
-        index="input_tokens", columns="held", values="scratchpad_bytes"
-    )
-    assert (table["whole pages"] >= table["activations"]).all()
-    assert (table["whole pages"] % (GIB / 2) == 0).all()
+    """2 T (f / 16 + 2 h) bytes with f = 2 x 28,672 and h = 8,192, in pages of half a GiB; ideal software has none."""
+    tokens = np.array([128.0, 100_000.0])
+    pages, ideal = (replace(LLAMA, stack=stack).fit(1, tokens, tokens).scratchpad_bytes for stack in (None, "ideal"))
+    assert ideal == pytest.approx(2 * tokens * (2 * 28_672 / 16 + 2 * 8192))
+    assert pages == pytest.approx(np.ceil(ideal / (GIB / 2)) * GIB / 2)
 
 
 def test_more_chips_hold_more_across_systems():
@@ -144,22 +219,21 @@ def test_what_ran_fits():
     assert ("qwen3.6-35b-a3b", "trn2.3xlarge") in set(zip(beside.model, beside.system, strict=True))
 
 
+def solved():
+    """The printed capacities with ours, as the chapter asks for them."""
+    table, contexts = printed.capacities(), np.arange(128.0, 131_072 + 1, 128)
+    prompts = np.minimum(table[["chunk"]].to_numpy(), contexts)
+    anchor = Deployment(model="llama-3.1-8b", system="inf2.48xlarge", mapping=Mapping(tp=8), stack=printed.ANCHOR_STACK)
+    fit = anchor.fit(table.batch.to_numpy()[:, None], contexts, prompts)
+    return anchor, printed.with_longest(table, contexts, fit)
+
+
 def test_capacities_that_others_solved():
-    table = printed.capacities()
+    _, table = solved()
     assert len(table) == 18
-    sound = table[(table.prefill == "in chunks") | (table.note == "")]
-    assert sound.error_with_scores.abs().max() < 0.025
+    assert table[table.sound].error_with_scores.abs().max() < 0.025
     for found, error in ((table.computed, table.error), (table.with_scores, table.error_with_scores)):
         assert error.tolist() == pytest.approx([x / said - 1 for x, said in zip(found, table.printed, strict=True)])
-
-
-def test_cache_budget_has_the_printed_share():
-    table = printed.cache_budgets(LLAMA, 8192).set_index("policy")
-    assert table.of["vLLM Neuron's default"] == pytest.approx(0.30)
-    assert table.sequences["all that is left"] == sizing.largest_batch(LLAMA, [8192], [16]).batch.iloc[0]
-    paired = Deployment(model="llama-3.1-70b", system="trn2.48xlarge", mapping=Mapping(tp=32, lnc=1))
-    left = printed.cache_budgets(paired, 8192).set_index("policy").sequences["all that is left"]
-    assert left == sizing.largest_batch(paired, [8192], [32]).batch.iloc[0]
 
 
 def test_prefill_stores_the_cached_prefix_too():
@@ -191,53 +265,40 @@ def test_a_prefix_that_does_not_fit_says_so():
     assert step.reason[1] == "does not fit in memory"
 
 
-def test_a_table_names_the_core_that_is_announced():
-    """The system of the chapter has none, Trainium3 has one."""
-    words = memory_fit.by_lnc(replace(LLAMA, system="trn3-nl32x2-pcie160"), 16, 8192)
-    assert words[words.announced].ranks.unique().tolist() == ["LNC 8 (announced), TP 4"]
-    assert "announced" in site("trn3-nl32x2-pcie160", 8).description
-
-
-def test_the_cache_that_is_allowed_by_hand():
-    """A logical core of Trainium2 has 24 GiB; each of 16 ranks keeps one key head: 2 x 128 x 80 layers x 2 B a token.
-
-    0.3 x 24 GiB hold 23 sequences of 8,192 tokens, 320 MiB each; where nothing fits the cache is none.
-    """
-    table = printed.cache_budgets(LLAMA, 8192).set_index("policy")
-    allowed = table.loc["vLLM Neuron's default"]
-    one = 2 * 128 * 80 * 2 * 8192
-    assert (allowed.cache_bytes, allowed.sequences) == pytest.approx((0.3 * 24 * GIB, 23))
-    left = table.loc["all that is left"]
-    assert left.sequences == left.cache_bytes // one
-    fit = LLAMA.fit(1, 8192)
-    assert left.cache_bytes == pytest.approx(one * (1 + float(fit.room_bytes) / one), rel=1e-9)
-    assert left.of == pytest.approx(left.cache_bytes / (24 * GIB))
-    little = replace(LLAMA, mapping=Mapping(tp=8, lnc=2))  # 141 GB / 8 are 17.6 of 25.8 GB
-    both = printed.cache_budgets(little, 8192)
-    assert both.sequences.nunique() == 1
-    assert both.of.max() < 0.3
-    none = printed.cache_budgets(replace(LLAMA, mapping=Mapping(tp=2, lnc=2)), 8192)
-    assert none[["cache_bytes", "sequences", "of"]].to_numpy().tolist() == [[0, 0, 0]] * 2
-
-
 def test_the_longest_contexts_are_the_last_that_fit():
     """In steps of 128; with 32 / 8 heads x prompt x context x 2 B more, in chunks of 1,024 tokens or whole."""
-    table = printed.capacities()
+    anchor, table = solved()
     assert table.prefill.tolist() == ["in chunks"] * 9 + ["whole prompt"] * 9
     assert table.batch.tolist() == [2**n for n in range(9)] * 2
-    anchor = Deployment(model="llama-3.1-8b", system="inf2.48xlarge", mapping=Mapping(tp=8), stack=printed.ANCHOR_STACK)
     for row in table.itertuples():
         for context, heads in ((row.computed, 0), (row.with_scores, 32 / 8)):
             for more, fits in ((0, True), (128, False)):
                 if context + more > 131_072:
                     continue
-                prompt = min(1024, context + more) if row.prefill == "in chunks" else context + more
+                prompt = min(row.chunk, context + more)
                 found = anchor.fit(row.batch, context + more, prompt)
                 stored = float(found.first_rank_total_bytes) + heads * prompt * (context + more) * 2
                 assert (stored <= float(found.capacity_bytes)) is fits, (row, more)
     assert (table.computed[:3] == 131_072).all()
-    assert printed._longest(replace(anchor, mapping=Mapping(tp=1)), 1, None, False) == 0  # 16 GB of weights in 16 GiB
-    assert printed._longest(anchor, 256, 8, False) % 128 == 0
+
+
+def test_the_checks_in_words():
+    runs = pd.DataFrame({"first_rank_total_bytes": [9.5, 1.0], "first_rank_capacity_bytes": [10.0, 10.0]})
+    said = printed.checked(2.0 * 2**20, SimpleNamespace(total_bytes=3.0 * 2**20), runs).data
+    assert said.startswith("An ordinary rank stored **2 MiB**; the model gives 3.")
+    assert "all 2 published runs fit**, and 1 of them fill" in said
+
+
+def test_a_chip_of_the_case_by_hand():
+    """Llama in FP8 takes 72.7 GB and four users of 4,608 tokens 6.0; a user more takes 320 KiB a token."""
+    plan = case.choice("llama-3.3-70b", "trn2.48xlarge")
+    ask = {"batch": plan.batch, "context": 4608, "precision": plan.precision, "efficiencies": plan.stack}
+    fit = tm.memory_fit("llama-3.3-70b", "trn2.48xlarge", plan.degrees, **ask)
+    row = memory_fit.on_a_chip(plan, fit)
+    assert row["weight_bytes"] == pytest.approx(70_553_706_496 + 2 * 128_256 * 8192, rel=1e-3)
+    assert row["cache_bytes"] == 4 * 4608 * 327_680
+    assert row["hbm_bytes"] == 96 * GIB
+    assert row["more_users"] == np.floor(float(fit.room_bytes) / (4608 * 327_680 / 4))
 
 
 def test_the_rows_of_a_footprint_by_hand():

@@ -9,8 +9,6 @@ import trnmodel as tm
 from trnbook.chapters import (
     chip_roofline,
     common,
-    memory_fit,
-    neuroncore,
     rack,
     scale_out,
     serving,
@@ -39,20 +37,10 @@ CALLS = [
     (chip_roofline.disagreements, {"entities": ["trainium1"], "quantities": ["hbm_bytes"]}),
     (chip_roofline.rulings, {"entities": ["trainium1"]}),
     (Deployment.fit, {"self": D, **SHAPE}),
-    (memory_fit.symbols, {"d": D, **SHAPE}),
-    (memory_fit.by_kind, {"d": D, **SHAPE}),
-    (memory_fit.by_lnc, {"d": D, **SHAPE}),
     (sizing.largest_batch, {"d": D, "contexts": [4096.0], "tps": [8]}),
     (sizing.longest_context, {"d": D, "batches": [1.0], "tps": [8]}),
     (sizing.across, {"d": D, "systems": ["trn2.48xlarge"], "precisions": ["bf16"], "contexts": [4096.0]}),
     (sizing.smallest, {"models": [LLAMA], "systems": ["trn2.48xlarge"], "precisions": ["bf16"], **SHAPE}),
-    (memory_fit.copies, {"d": D, "tps": [8], **SHAPE}),
-    (memory_fit.buckets, {"d": D, **SHAPE}),
-    (memory_fit.scratchpads, {"d": D, "prompts": [128.0], "tps": [16]}),
-    (footprints.cache_budgets, {"d": D, "context": 8192}),
-    (neuroncore.by_side, {"chip": "trainium2", "dtypes": ["bf16"], "side": [1024.0]}),
-    (neuroncore.by_rows, {"chip": "trainium2", "m": [1590], "n": 8960, "k": 1536, "dtype": "bf16"}),
-    (neuroncore.cores, {"chip": "trainium2", "side": 8192.0, "dtype": "bf16"}),
     (common.logical_cores, {"chips": ["trainium2"]}),
     (compare.capacities, {"names": [RACK]}),
     (torus_or_switch.all_to_all, {"names": [RACK], "message_bytes": [1024.0]}),
@@ -138,13 +126,6 @@ def test_a_wrong_value_is_refused_by_name(call, given, name):
 def test_what_a_known_name_cannot_answer(call, words):
     with pytest.raises(ValueError, match=words):
         call()
-
-
-def test_encoders_keep_no_cache():
-    bert = Deployment(model="bert-large-uncased", system="trn2.48xlarge", mapping=tm.Mapping(tp=1))
-    assert memory_fit.copies(bert, [1, 2], 1, 128).part.unique().tolist() == ["weights"]
-    with pytest.raises(ValueError, match="an encoder keeps no cache"):
-        footprints.cache_budgets(bert, 128)
 
 
 def test_lists_may_be_arrays_tuples_and_keys():
