@@ -54,7 +54,7 @@ charts.roofline(
 # Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its users. Every
 # chapter adds a line, which it explains, and the last lines are those of the first page.
 
-# %%
+# %% tags=["hide-input"]
 case.table("chip-roofline")
 
 # %% [markdown]
@@ -104,9 +104,6 @@ tables.reuse(spec, stored_bytes, ridge * stored_bytes / 2)
 #
 # $$P(I) = \min(P_0,\; I\,b), \qquad I^* = \frac{P_0}{b}.$$
 
-# %% tags=["hide-input"]
-drawings.roofline_idea(spec, dtype) if spec.core else drawings.roofline_idea()
-
 # %% [markdown]
 # ## An estimate by hand
 #
@@ -120,27 +117,6 @@ matrix_bytes, token_flop = 2 * 8192**2, 2 * 8192**2  # two bytes, and two operat
 read_s, multiply_s = matrix_bytes / 2.9e12, token_flop / 667e12
 assert f"{matrix_bytes / 1e6:.0f} MB, {read_s * 1e6:.0f} µs, {multiply_s * 1e6:.1f} µs" == "134 MB, 46 µs, 0.2 µs"
 assert round(read_s / multiply_s) == round(float(tm.roofline.ridge_point_flop_per_byte(667e12, 2.9e12))) == 230
-
-# %% [markdown]
-# The model is short enough to write down, and the library's function gives the same values. The code of the table below defines it; in
-# JupyterLab, change `peak` or `bandwidth` and watch the ridge move. If reading and computing did not overlap at all, their times
-# would add up. The sum is at most twice the roofline, and real programs lie between the two.
-
-
-# %%
-def attainable(intensity, peak, bandwidth):
-    return np.minimum(peak, intensity * bandwidth)
-
-
-peak, bandwidth = spec.peak(dtype), spec.hbm_bytes_per_s  # yours to change
-batch = np.array([1, 16, 64, 256, 1024])
-work, moved = 2.0 * batch * 8192**2, stored_bytes * 8192**2 * np.ones(5)
-rate = attainable(work / moved, peak, bandwidth)
-assert np.allclose(rate, tm.roofline.attainable_flop_per_s(work / moved, peak, bandwidth))
-columns = {"batch": batch, "intensity_flop_per_byte": work / moved, "attainable_flop_per_s": rate}
-bounds = tm.roofline.time_s(work, moved, peak, bandwidth, overlap=np.array([[1], [0]]))
-columns |= {"lower_s": bounds[0], "upper_s": bounds[1]}
-charts.table(pd.DataFrame(columns), caption="A larger batch costs no time until the ridge", download="batches")
 
 # %% [markdown]
 # ## A whole decode step
@@ -162,7 +138,7 @@ step = tm.decode_step(
 steps = step.to_frame().query("valid").assign(line=lambda s: s.tokens.map("{:,.0f} tokens of context".format))
 steps["intensity_flop_per_byte"] = steps.work_flop_per_rank / steps.moved_bytes_per_rank
 
-# %%
+# %% tags=["hide-input"]
 trainium3 = tm.chip("trainium3")
 corner = tm.roofline.ridge_point_flop_per_byte(trainium3.peak("mxfp8"), trainium3.hbm_bytes_per_s)
 lone = pd.DataFrame({"batch": batch, "intensity_flop_per_byte": 2 * batch / tables.stored_bytes("mxfp8")})
@@ -223,38 +199,21 @@ charts.table(placed, caption="Each decode step of the case lies left of the ridg
 # that a chip has much arithmetic for its bandwidth.
 
 # %%
-ridges = common.peaks([*GENERATIONS, *comparators], ["bf16", "mxfp8", "fp8"])
+ridges = common.peaks([*GENERATIONS, *comparators], ["bf16"])
 by_division = tm.roofline.ridge_point_flop_per_byte(ridges.peak_flop_per_s, ridges.hbm_bytes_per_s)
 assert np.allclose(ridges.ridge_flop_per_byte, by_division)
-charts.ranges(
+charts.bars(
     ridges,
-    x="ridge_flop_per_byte",
-    y="chip",
-    color="dtype",
+    "chip",
+    "ridge_flop_per_byte",
+    highlight=["Trainium3"],
     caption="In BF16 Trainium3 needs less reuse than Trainium2",
-    under="a bar spans what sources leave open",
+    under="the whisker spans what sources leave open",
 )
 
 # %% [markdown]
 # In BF16 Trainium3 has almost the peak of Trainium2 and much more bandwidth, so its ridge moved left. In MXFP8, an 8-bit format whose
-# blocks of 32 values share a scale, its peak nearly doubled over Trainium2's FP8: for MXFP8 the matrix engine of a core takes four values
-# in the place of one.
-#
-# ## Does a smaller format help?
-#
-# Fewer bytes per weight speed up everything left of the ridge. A higher peak helps only right of it. Counted in sequences, the batch at
-# which decode reaches the ridge is
-#
-# $$B^* = \frac{w}{2}\, I^* = \frac{w\,P_0}{2\,b}.$$
-#
-# W4A8 stores weights in MXFP4, a format of four bits, and multiplies them in MXFP8. It reads almost twice as many weights per
-# second as MXFP8 does, and it needs about half the batch.
-
-# %%
-formats = tables.weight_formats(chip, ["bf16", "fp8", "mxfp8", "w4a8"])
-at_ridge = tm.roofline.ridge_point_flop_per_byte(formats.peak_flop_per_s, spec.hbm_bytes_per_s)
-formats["batch_at_ridge"] = at_ridge * formats.bytes_per_weight / 2
-charts.table(formats, caption="Weights read per second, and the batch at the ridge", download="formats")
+# blocks of 32 values share a scale, its matrix engine takes four values in the place of one, and the ridge lies far to the right.
 
 # %% [markdown]
 # ## Check against numbers that are not ours
@@ -282,15 +241,6 @@ charts.scatter(
 # Every point lies above the line, so the bound holds. Large tuned products on Trainium3 come close to it. Kernels on Trainium1 mix products with
 # other work, and some take more than three times as long as the roofline. A core that runs alone may draw more than its part of the bandwidth; its true bound
 # would then lie lower still. The roofline is a limit and not a prediction. The next chapter predicts.
-#
-# **Printed totals.** AWS also prints peaks, memory and bandwidth for whole instances. The number of chips times our value per chip must
-# give the same. Where they do not, it is one disagreement: for the first generation, AWS prints the bandwidth of instances in GiB/s and that
-# of chips in GB/s, with the same digits. We use the smaller reading.
-
-# %%
-totals = printed.printed_totals()
-agree = totals.difference.abs() < 0.01
-Markdown(f"{agree.sum()} of {len(totals)} printed totals agree with ours within one percent.")
 
 # %% [markdown]
 # ## What moves the answer, and what is left out
@@ -338,6 +288,51 @@ Markdown(f"{agree.sum()} of {len(totals)} printed totals agree with ours within 
 # ```
 
 # %% [markdown]
+# ## Further: full pipes, overlap, and smaller formats
+#
+# **How full is the pipe?** Step through the drawing. On the left of the ridge the pipe from HBM is full and the engines wait; on the right the engines
+# are busy and the pipe has room.
+
+# %% tags=["hide-input"]
+drawings.roofline_idea(spec, dtype) if spec.core else drawings.roofline_idea()
+
+# %% [markdown]
+# The model is short enough to write down, and the library's function gives the same values. The code of the table below defines it; in
+# JupyterLab, change `peak` or `bandwidth` and watch the ridge move. If reading and computing did not overlap at all, their times
+# would add up. The sum is at most twice the roofline, and real programs lie between the two.
+
+
+# %%
+def attainable(intensity, peak, bandwidth):
+    return np.minimum(peak, intensity * bandwidth)
+
+
+peak, bandwidth = spec.peak(dtype), spec.hbm_bytes_per_s  # yours to change
+batch = np.array([1, 16, 64, 256, 1024])
+work, moved = 2.0 * batch * 8192**2, stored_bytes * 8192**2 * np.ones(5)
+rate = attainable(work / moved, peak, bandwidth)
+assert np.allclose(rate, tm.roofline.attainable_flop_per_s(work / moved, peak, bandwidth))
+columns = {"batch": batch, "intensity_flop_per_byte": work / moved, "attainable_flop_per_s": rate}
+bounds = tm.roofline.time_s(work, moved, peak, bandwidth, overlap=np.array([[1], [0]]))
+columns |= {"lower_s": bounds[0], "upper_s": bounds[1]}
+charts.table(pd.DataFrame(columns), caption="A larger batch costs no time until the ridge", download="batches")
+
+# %% [markdown]
+# **Does a smaller format help?** Fewer bytes per weight speed up everything left of the ridge. A higher peak helps only right of it. Counted in sequences, the batch at
+# which decode reaches the ridge is
+#
+# $$B^* = \frac{w}{2}\, I^* = \frac{w\,P_0}{2\,b}.$$
+#
+# W4A8 stores weights in MXFP4, a format of four bits, and multiplies them in MXFP8. It reads almost twice as many weights per
+# second as MXFP8 does, and it needs about half the batch.
+
+# %%
+formats = tables.weight_formats(chip, ["bf16", "fp8", "mxfp8", "w4a8"])
+at_ridge = tm.roofline.ridge_point_flop_per_byte(formats.peak_flop_per_s, spec.hbm_bytes_per_s)
+formats["batch_at_ridge"] = at_ridge * formats.bytes_per_weight / 2
+charts.table(formats, caption="Weights read per second, and the batch at the ridge", download="formats")
+
+# %% [markdown]
 # ## Evidence
 #
 # ```{admonition} Which peaks and bandwidths are disputed?
@@ -367,6 +362,16 @@ charts.table(disputed, caption="The same, row by row, as each source prints it",
 # %% tags=["hide-input"]
 columns = ["kernel", "chip", "cores", "roofline_s", "measured_s", "source"]
 charts.table(kernels[columns], caption="Measured kernels and their roofline", download="kernels", file_only=True)
+
+# %% [markdown]
+# **Printed totals.** AWS also prints peaks, memory and bandwidth for whole instances. The number of chips times our value per chip must
+# give the same. Where they do not, it is one disagreement: for the first generation, AWS prints the bandwidth of instances in GiB/s and that
+# of chips in GB/s, with the same digits. We use the smaller reading.
+
+# %%
+totals = printed.printed_totals()
+agree = totals.difference.abs() < 0.01
+Markdown(f"{agree.sum()} of {len(totals)} printed totals agree with ours within one percent.")
 
 # %% tags=["hide-input"]
 charts.table(tables.with_units(totals), caption="Every printed total", download="totals", file_only=True)
