@@ -13,382 +13,296 @@
 # # How does Trainium stand beside GPUs and TPUs?
 
 # %% tags=["parameters"]
-system: str = "trn3-nl72x2-pcie160"
+system: str = "trn3-nl32x2-pcie160"
 systems: list[str] = [
-    "trn2-ultraserver",
-    "trn3-nl32x2-torus",
-    "trn3-nl72x2-aws-lanes",
+    "trn2.48xlarge",
+    "trn3-nl72x2-pcie160",
     "hgx-h100",
     "hgx-h200",
     "hgx-b200",
     "gb200-nvl72",
-    "mi300x-8",
     "mi355x-8",
     "tpu-v6e-pod",
 ]
-model: str = "llama-3.1-70b"
+model: str = "llama-3.3-70b"
+tokens_per_s_per_user: float = 50.0
 experts_model: str = "deepseek-v3"
-precisions: list[str] = ["mxfp8", "fp8", "int8", "bf16"]
+experts_tokens_per_s_per_user: float = 20.0
 input_tokens: int = 4096
 output_tokens: int = 512
-interactivity_tokens_per_s: list[float] = [20.0, 50.0]
 
 # %% tags=["hide-input"]
-from IPython.display import Markdown
+from IPython.display import Markdown, display
 
 import trnmodel as tm
 from trnbook import charts
 from trnbook.chapters import beside_gpus as tables
 from trnbook.chapters import common, guard
-from trnbook.shared import gaps, ledger
-from trnbook.shared.software_kinds import names as short_names
-from trnmodel.catalog.stacks import KINDS, kinds
-from trnmodel.units import GIB, format_quantity
+from trnbook.shared import case
 
-spec = tm.system(system)
-everyone = list(dict.fromkeys(tm.system(name).id for name in [system, *systems]))
-m, experts_m = tm.model(model), tm.model(experts_model)
-context = input_tokens + output_tokens
-guard.some(precisions=precisions)
-guard.need(len(everyone) > 1, f"systems = {systems} must hold another than system = {spec.id!r}")
-guard.generates(model=m, experts_model=experts_m)
-guard.routes(experts_model=experts_m)
-guard.within(1, 1e6, input_tokens=input_tokens, output_tokens=output_tokens)
-guard.within(1e-3, 1e6, interactivity_tokens_per_s=interactivity_tokens_per_s)
-guard.spans(context, model=m, experts_model=experts_m)
-speeds = sorted(set(interactivity_tokens_per_s))
-speed = speeds[-1]
-request = tm.Request(input_tokens, output_tokens)
-lengths = f"{input_tokens:,} tokens in and {output_tokens:,} out"
-curve = sorted({*tables.CURVE, *speeds})
-served = {one.id: tables.frontiers(one, request, everyone, precisions, curve) for one in (m, experts_m)}
-for name, table in served.items():
-    format_ = tables.formats([spec.id], precisions)[spec.id]
-    one = next(one for one in (m, experts_m) if one.id == name)
-    why = f"in {format_} {one.weight_bytes(format_) / GIB:.0f} GiB of weights and a cache on {spec.domain_chips} chips"
-    guard.need(
-        spec.id in set(table.system),
-        f"{name} reaches {curve[0]:g} tokens/s for a user with no mapping on system = {spec.id!r}: {why}",
-    )
-equal = {name: tables.at_speeds(table, speeds, spec.id) for name, table in served.items()}
+named = {"model": model, "experts_model": experts_model}
+speeds = {"tokens_per_s_per_user": tokens_per_s_per_user}
+speeds |= {"experts_tokens_per_s_per_user": experts_tokens_per_s_per_user}
+guard.neuroncore(system=tm.system(system))
+guard.within(1, 1e6, input_tokens=input_tokens, output_tokens=output_tokens), guard.within(1e-3, 1e6, **speeds)
+everyone, models, requests = tables.check(system, systems, named, (input_tokens, output_tokens), speeds)
+mine, dense = everyone[0], next(iter(models))
+
+# %%
+owned = {name: tm.tco(name) for name in everyone}  # what a chip-hour costs its owner
+sides, costs, joules = {}, {}, {}
+for name, m in models.items():
+    sides[name] = tm.compare(m, requests[name], everyone, baseline=mine)
+    costs[name] = tm.token_cost(m, requests[name], everyone, pricing=owned)
+    joules[name] = {c.system.id: c.energy() for c in sides[name].at()}
 
 # %% tags=["hide-input"]
-waits = [*ledger.estimated(spec.chip, "hop_s"), *ledger.estimated(spec, "switch_s")]
-answers = {name: tables.side_by_side(table, speed).set_index("system") for name, table in equal.items()}
+tables.must_fit(sides, mine)
+answers = {name: tables.measures(side, costs[name], joules[name]) for name, side in sides.items()}
+display(Markdown(tables.answer(answers, mine)), tables.orders(answers))
 
+# %% [markdown]
+# **How sure is this?** It is a prediction. Nobody has measured this very service on all of these systems, and the bands further down are wide
+# and overlap. What can be relied on is that the three orders differ, and why.
+#
+# ## The running case
+#
+# Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its users.
 
-def best_of(name, kind):
-    """The best of the others on a kind of stack, by id; nothing where none reaches the speed."""
-    rates = answers[name].drop(spec.id)[f"{kind.replace('-', '_')}_tokens_per_s_per_chip"]
-    return rates.idxmax() if (rates > 0).any() else ""
+# %%
+case.table("beside-gpus")
 
+# %% [markdown]
+# ## What should be compared?
+#
+# A data sheet compares peaks, and few requests come near a peak. A buyer pays for chips, dollars and electricity, and gets tokens. So we
+# ask each system for the same service: the same model and lengths, at least the promised speed for every user, with as many users as
+# it then holds. The plan counts the time for prompts, and the chips that a mapping leaves idle. Its throughput per chip is $y$.
+#
+# A chip-hour that costs $p$ dollars yields $3{,}600\,y$ tokens, and a server draws $P$ watts per chip. This gives three measures:
+#
+# $$ y \ \left[\frac{\text{tokens}}{\text{s}}\right], \qquad
+#    C = \frac{10^6\,p}{3{,}600\,y} \ \left[\frac{\$}{\text{million tokens}}\right], \qquad
+#    E = \frac{P}{y} \ \left[\frac{\text{J}}{\text{token}}\right] . $$
+#
+# A large chip leads in $y$ and may lose in $C$, because its price grew more than its throughput. Two systems cost the same per token where
+#
+# $$ p^{*} = p_{\text{other}}\,\frac{y}{y_{\text{other}}} . $$
+#
+# **By hand.** A chip-hour of Trainium3 NL32x2 costs its owner about 0.98 dollars, and one of GB200 NVL72 about 1.98. With Llama the plans make
+# 268 and 483 tokens/s per chip. That is 0.96 and 1.74 million tokens per hour. A million tokens cost 1.02 dollars on the one
+# and 1.14 on the other, although GB200 makes almost twice as much per chip.
 
-def ahead_of(name, kind):
-    """The systems of which a chip yields more than one of the reference on a kind of stack."""
-    rates = answers[name][f"{kind.replace('-', '_')}_tokens_per_s_per_chip"]
-    return set(rates.index[rates > rates[spec.id]])
+# %%
+by_hand = {}
+for name in ("trn3-nl32x2-pcie160", "gb200-nvl72"):
+    plan = tm.plan("llama-3.3-70b", case.request("llama-3.3-70b"), systems=name).best
+    usd, mtoken = float(tm.tco(name).useful_usd_per_h), 3600 * plan.tokens_per_s_per_chip / 1e6
+    by_hand[name] = f"{usd:.2f}, {plan.tokens_per_s_per_chip:.0f}, {mtoken:.2f}, {usd / mtoken:.2f}"
+assert by_hand == {"trn3-nl32x2-pcie160": "0.98, 268, 0.96, 1.02", "gb200-nvl72": "1.98, 483, 1.74, 1.14"}
 
+# %% [markdown]
+# ## Per chip
+#
+# The promise matters as much as the machine. At a slow promise many users share each read of the weights, and large memories win. At a
+# fast one few users fit into a step, and bandwidth and latency decide. The cell asks every system at seven promises.
 
-def said(name):
-    """What a chip of the reference yields, and what share that is of the best of the others on the same kind of stack."""
-    pieces = []
-    for kind in own_kinds:
-        rate = answers[name][f"{kind.replace('-', '_')}_tokens_per_s_per_chip"]
-        best = best_of(name, kind)
-        rivals_ahead = (
-            f", {rate[spec.id] / rate[best]:.2g} times that of {called[best]}" if best and rate[spec.id] > 0 else ""
-        )
-        pieces.append(f"{kind} {tables.describe_yield(answers[name].loc[spec.id], kind)}{rivals_ahead}")
-    return f"{name}: {'; '.join(pieces)}"
-
-
-called, own_kinds = short_names(everyone), [kind for kind in reversed(KINDS) if kind in kinds(spec.chip)]
-reached = [
-    (name, kind)
-    for name in dict.fromkeys([m.id, experts_m.id])
-    for kind in own_kinds
-    if answers[name].loc[spec.id, f"{kind.replace('-', '_')}_tokens_per_s_per_chip"] > 0
-]
-question, kind = reached[0] if reached else (m.id, own_kinds[0])
-best = best_of(question, kind)
-number, mark = tables.for_card(answers[question].loc[spec.id], kind)
-
-
-share = answers[m.id].measured_share[spec.id]
-Markdown(
-    common.card(
-        number,
-        f"{called[spec.id]}, {question} on {kind} software, whole requests of {lengths}, {speed:,g} tokens/s promised to each user",
-        unit="tokens/s per paid chip",
-        mark=mark,
-        rival=f"{called[best]} with {tables.describe_yield(answers[question].loc[best], kind)}" if best else "",
-        rank="Ahead of it" if best in ahead_of(question, kind) else "Next best",
-        alone="" if best else f"no other system reaches the speed on {kind} software",
-        proof="Check: what is published about chips of others",
-        more=f"Of {'. Of '.join(said(name) for name in dict.fromkeys([m.id, experts_m.id]))}. The kinds do not mix: a public stack is "
-        f"what software was measured to do, `extrapolated` where nobody has published a step of that chip ({spec.chip.name}: "
-        f"{tables.software([spec.id]).decode.iloc[0]}); a hand-tuned one is a scenario of parts that were measured somewhere ([What does software cost?](software.ipynb) "
-        f"brackets published runs with it); the ideal one is what a chip allows."
-        + (
-            f" {share:.0%} of the public step's time rests on constants that were fitted to rows of {spec.chip.name}."
-            if share >= 0
-            else ""
-        )
-        + "\n\n"
-        + ledger.rests_on(*waits, *dict.fromkeys(tm.system(name).chip.default_stack for name in everyone)),
-    )
-)
+# %%
+several = [10, 20, 30, 50, 75, 100, 150]
+curves = {name: tm.compare(m, requests[name], everyone, speeds=several) for name, m in models.items()}
+shown = [mine, tables.best_rival(sides[dense])]
 
 # %% tags=["hide-input"]
-charts.table(
-    answers[m.id].reset_index(),
-    caption=f"{m.id} at {speed:g} tokens/s a user, {lengths}: tokens/s per paid chip of whole requests by kind of stack; a dash is not reached",
-    download="answer-dense",
-)
-
-# %% tags=["hide-input"]
-charts.table(
-    answers[experts_m.id].reset_index(),
-    caption=f"{experts_m.id} at {speed:g} tokens/s a user, {lengths}; a system that keeps no promise of the chart is left out",
-    download="answer-experts",
-)
-
-# %% [markdown]
-# ## Notation
-
-# %% tags=["hide-input"]
-charts.table(
-    common.notation(common.of_spec(spec.chip, ["hbm_bytes", "hbm_bytes_per_s", "scaleup_bytes_per_s_per_dir"])),
-    caption=f"What this chapter calls things, with the values of {spec.chip.name}",
-    download="notation",
-)
-
-# %% [markdown]
-# **Public**: the fitted stack of a chip's own kind, or the one that stands in for it. **Hand-tuned**: parts that were measured
-# somewhere, put together; a chip without such rows has none. **Ideal**: nothing is lost and nothing padded.
-# Each chip computes in the first of `precisions` for which it has a peak: compare only chips that have come to equally many bits.
-#
-# ## The machines
-#
-# A chip computes $p$ FLOP in the time in which it reads $b$ bytes; below $I^* = p/b$ FLOP a byte, where decode is, only $b$ and $M$ count.
-#
-# **By hand.** H200: 1,979 TFLOP/s in FP8 over 4.8 TB/s are 412 FLOP a byte; Trainium3 with MXFP8: 2,517 over 4.9 are 514.
-
-# %%
-f"{1979e12 / 4.8e12:.0f} and {2517e12 / 4.9e12:.0f} FLOP a byte"
-
-# %%
-machines = tables.machines(everyone, precisions)
-mine = machines.set_index("system").loc[spec.id]
-fastest = machines.loc[machines.hbm_bytes_per_s.idxmax()]
-charts.bars(
-    machines,
-    x="system",
-    y="hbm_bytes_per_s",
-    caption=f"{spec.chip.name} reads {format_quantity(mine.hbm_bytes_per_s, 'B/s')}, "
-    + (
-        f"the fastest {format_quantity(fastest.hbm_bytes_per_s, 'B/s')}"
-        if fastest.hbm_bytes_per_s > mine.hbm_bytes_per_s
-        else "and none reads faster"
-    ),
-    under="HBM bandwidth of a chip as printed"
-    + (f"; the fastest is {fastest.chip}" if fastest.hbm_bytes_per_s > mine.hbm_bytes_per_s else ""),
-)
-
-# %%
-charts.table(
-    machines,
-    caption="A chip of each system in its format; links one way, all-to-all an upper bound over the whole domain; `estimate` marks our own",
-    download="machines",
-)
-
-# %% [markdown]
-# Injection is what a chip can send at once. Two maps of Trainium3's lanes are published, the deep dive's and that of AWS's own page,
-# which is a system of its own (`trn3-nl72x2-aws-lanes`). A torus delivers less than it can send, because chips forward for others.
-#
-# ## On which software
-#
-# A number of one chip on its measured software beside a number of another on none says nothing about the chips. Every chip takes its public stack, and a
-# table that mixed kinds would be refused.
-
-# %%
-software = tables.software(everyone)
-charts.table(software, caption="The public stack of each chip, and what it rests on", download="software")
-
-# %% [markdown]
-# ## Whole requests
-#
-# Each point is the best mapping, batch and documented software option of that machine at which every user still gets the promised
-# speed, with the prompts of the requests on the same chips. Chips that a mapping leaves idle are paid. The band is over draws of what
-# nobody knows of the software, with the promise kept. *Measured* says that the stack's constants were fitted on rows of that chip, not
-# that this very point was.
-
-
-# %%
-def drawn(one):
-    """Frontiers of a model on the kind of stack that the buttons choose, public first."""
-    at = equal[one.id]
-    best = at[(at.promised_tokens_per_s_per_user == speed) & at.times.notna()]
-    ahead = {kind: ((rows.times > 1).sum(), len(rows) - 1) for kind, rows in best.groupby("software", sort=False)}
-    pieces = ", ".join(f"{count} of {reach} on {kind} stacks" for kind, (count, reach) in ahead.items())
-    said = f"{called[spec.id]} is behind {pieces}" if pieces else f"{called[spec.id]} does not reach it"
-    leading = next((kind for kind in reversed(KINDS) if kind in ahead), "")
-    count, reach = ahead.get(leading, (0, 0))
-    front = served[one.id].assign(rank=served[one.id].software.map(["public", "hand-tuned", "ideal"].index))
-    return charts.lines(
-        front.sort_values("rank", kind="stable"),
-        x="promised_tokens_per_s_per_user",
-        y="tokens_per_s_per_chip",
-        color="system",
-        choose="software",
-        log_x=True,
-        log_y=True,
-        caption=f"{one.id}: {count} of {reach} others are ahead on {leading} stacks"
-        if ahead
-        else f"{one.id}: {speed:,g} tokens/s a user are out of reach",
-        under=f"{lengths}, whole requests per paid chip; at {speed:,g} tokens/s a user {said}; band: nine of ten draws, with the promise kept",
-    )
-
-
-drawn(m)
-
-# %%
-charts.table(
-    equal[m.id],
-    caption=f"{m.id}: the most of whole requests at an equal promise; `times` is over {spec.id} on the same kind of stack",
-    download="decode-dense",
-)
-
-# %%
-drawn(experts_m)
-
-# %%
-charts.table(
-    equal[experts_m.id],
-    caption=f"{experts_m.id}: the most of whole requests at an equal promise; `times` is over {spec.id} on the same kind of stack",
-    download="decode-experts",
-)
-
-# %% [markdown]
-# ## What lies between the kinds of stack?
-#
-# Chips are compared on equal kinds of stack, because the distance between the kinds is larger than that between chips.
-# Each bar is a plan of its own, in which the values of one mechanism are those of the next software; the factors multiply
-# to the whole gap. [What does software cost?](software.ipynb) explains the mechanisms.
-
-# %%
-promised = tm.Request(input_tokens, output_tokens, tokens_per_s_per_user=speed)
-gap = tm.software_gap(m, promised, spec, precision=tables.formats([spec.id], precisions)[spec.id])
-gaps.waterfall(gap, f"{m.id} on {called[spec.id]}, {lengths}, {speed:,g} tokens/s for each user")
-
-# %% tags=["hide-input"]
-Markdown(gaps.describe(gap))
-
-# %% [markdown]
-# ## Prefill
-#
-# A part of every request above: prompts alone, each machine at the TP that reads the most per chip. Compute bounds a long prompt.
-# `share_of_peak` is MFU: the model's FLOP over the peak of the chips that work.
-
-# %%
-read = {one.id: tables.prompts(one, everyone, precisions, input_tokens) for one in (m, experts_m)}
-rates = read[m.id].set_index(["software", "system"])
-charts.bars(
-    read[m.id],
-    x="system",
+charts.lines(
+    tables.points(curves, shown),
+    x="promised_tokens_per_s_per_user",
     y="tokens_per_s_per_chip",
-    color="software",
-    caption=f"A prompt on public software takes {rates.share_of_peak['public', spec.id]:.0%} of the peak"
-    if ("public", spec.id) in rates.index
-    else f"{m.id} does not fit on {spec.id}",
-    under=f"{m.id}, {input_tokens} tokens; the share is that of {spec.id}",
-)
-
-# %%
-charts.table(
-    read[m.id],
-    caption=f"{m.id}: a prompt of {input_tokens} tokens at the TP that reads the most a chip",
-    download="prefill-dense",
-)
-
-# %%
-charts.table(
-    read[experts_m.id],
-    caption=f"{experts_m.id}: a prompt of {input_tokens} tokens at the TP that reads the most a chip",
-    download="prefill-experts",
+    color="system",
+    choose="model",
+    highlight=shown,
+    log_x=True,
+    log_y=True,
+    caption="A faster promise costs every chip throughput",
+    under="a line ends where no plan keeps the promise",
 )
 
 # %% [markdown]
-# ## Check: what is published about chips of others
+# A mixture of experts rewards chips that exchange tokens fast, and software that lets them. Public software for Trainium does not do so
+# yet: [What does software cost?](software.ipynb) takes that gap apart.
 #
-# Decode steps that others measured on GPUs, each asked of every kind of stack. A machine that loses nothing must not be slower than a measured one.
+# ## Per dollar and per joule
+#
+# Amazon has published no price of Trainium3, so the first drawing uses what a chip costs its *owner*: hardware over its life, building,
+# electricity and operations. This is not what a customer pays. For one who rents, the table turns the question around: at which rent would
+# the compared system tie with each rival?
 
 # %%
-points = tables.published()
-public = points[points.software == "public"]
+ties = tm.compare(models[dense], requests[dense], everyone, baseline=mine).break_even()
+
+# %% tags=["hide-input"]
+charts.table(
+    tables.money(ties, answers[dense]),
+    caption=f"What others cost an owner and a renter, and the rent at which {tm.system(mine).name} ties: {dense}",
+    download="money",
+)
+
+# %% [markdown]
+# Rents of GPUs carry the margins of their maker and of the cloud, and the owner's cost carries only the maker's. Nobody publishes what
+# Amazon pays for Trainium; its parts are counted and estimated. For a GPU we take prices of servers as sold. A reader who distrusts the
+# estimate can put another one into [the chapter on cost](cost.ipynb).
+#
+# Energy is that of the server for the whole request. Few chips have measured watts under load; for others we scale the rated power by
+# shares that were measured elsewhere ([the chapter on power](power.ipynb)).
+#
+# ## Under other terms
+#
+# Each chip so far runs the best of BF16, FP8 and MXFP8 that it computes, and the best documented options of its software. Is that fair?
+# The cell asks again on other terms, the same for everyone. *Drafts* are tokens that a small model proposes and the large one checks. On
+# *ideal software* nothing is lost, so that only the hardware decides.
+
+
+# %%
+def ask(m, dtype=None, software=None):
+    some, terms = tables.computing(everyone, dtype), {"precision": dtype, "efficiencies": software}
+    return tm.compare(m, requests[m.id], some, **terms).at() if some else []
+
+
+asked = {}
+for name, m in models.items():
+    request, plain = requests[name], tables.undrafted(m, requests[name], everyone)
+    asked |= {(name, "as asked"): ask(m), (name, "FP8 on every chip"): ask(m, "fp8")}
+    asked[name, "4 bits where possible"] = ask(m) + ask(m, "mxfp4")
+    asked[name, "no drafts"] = [tm.plan(m, request, s, efficiencies=e).best for s, e in plain]
+    asked[name, "ideal software"] = ask(m, software="ideal")
+
+# %% tags=["hide-input"]
+terms = tables.terms(asked, mine)
+charts.ranges(
+    terms,
+    x=tables.TIMES,
+    y="terms",
+    color="model",
+    log_x=True,
+    caption="The terms of a comparison move its answer",
+    under=f"{tm.system(mine).name}, per chip; bars: draws in which both keep the promise",
+)
+
+# %% [markdown]
+# The distance from *as asked* to *ideal software* is what software owes the hardware. Where the ratio without drafts is much smaller, the
+# answer rests on one option of the software and on the share of its drafts that the large model accepts.
+#
+# ## Is it fair?
+#
+# - **Software.** Each chip runs public software with the best of its documented options. AMD's chips and TPUs run on constants of
+#   NVIDIA's software with wider bands, because nobody published enough of their steps. Trainium3 runs on those of Trainium2.
+# - **Who measured.** Runs on Trainium2 come mostly from its users, and fewer from Amazon. Runs on GPUs come mostly from ML.ENERGY, a
+#   leaderboard of the University of Michigan, and the rest from NVIDIA and SemiAnalysis.
+# - **What is assumed.** Where a figure of a chip is unknown, its band is wider and its value is not lower.
+#
+# A thousand *draws* replace what nobody knows by a guess, the same guess for systems that run the same software. The table gives the share
+# of draws in which a system leads per chip, and what its figures rest on. A wide band leads more often, because it also reaches higher.
+
+# %%
+neuron, others = tm.validation(), tm.validate(tables.GPU_ROWS)
+steps = tables.measured_steps(neuron, others)
+
+# %% tags=["hide-input"]
+charts.table(
+    tables.grounds(sides[dense], joules[dense], steps),
+    caption=f"How often each system leads, and what its figures rest on: {dense}",
+    download="grounds",
+)
+
+# %% [markdown]
+# ## Check: measured runs of both makers
+#
+# If the model favoured one side, the measured steps of that side would lie below the line. These are all published decode steps of either
+# side that state what a prediction needs.
+
+# %% tags=["hide-input"]
 charts.scatter(
-    points,
+    steps,
     x="measured_s",
     y="predicted_s",
-    color="software",
-    label="hardware",
-    caption=f"The public stack is {public.error.abs().median():.0%} off in the median",
-    under=f"{len(public)} measured decode steps of others; the ideal one is {points[points.software == 'ideal'].error.abs().median():.0%} off",
+    color="of",
+    label="run",
+    caption="Predictions flatter slow new ports on Trainium",
+    under="the line is a perfect prediction; constants were fitted to most of these runs",
 )
 
-# %%
-charts.table(points, caption="Every measured step with its predictions", download="published", file_only=True)
+# %% tags=["hide-input"]
+both = tables.one_author(neuron)
+Markdown(
+    f"One page ran a model on both, with as many chips of either. Trainium2 made {both.measured_ratio.median():.2f} times what H100 "
+    f"made, and we predict {both.predicted_ratio.median():.2f} times."
+)
 
 # %% [markdown]
-# ## What moves the answer
+# Most steps of both sides lie close to the line. Those far below it are new ports of mixtures of experts, most of them on Trainium, where
+# our prediction is too fast. So the ratios above may be too kind to Trainium, and not to GPUs. [How wrong are we?](accuracy.ipynb)
+# leaves out models, chips and pages.
 #
-# * **The kind of stack** moves it more than the chip does. What Trainium's software would have to reach to tie is the ratio of the lines.
-# * **The speed promised to a user.** Slow users let a chip share its weights among many; fast ones leave only bandwidth and latency.
-# * **The size of the domain** counts for mixtures of experts, whose weights spread over all ranks, and hardly for a dense model.
-# * **The format.** A chip without an 8-bit peak reads twice the bytes.
+# ## What moves the answer, and what is left out
 #
-# ## What is left out
-#
-# Price and power: a faster chip may be the dearer one. Prefill and decode share their chips; a pair of machines is not asked, and no first
-# token has a limit. Every system is one scale-up domain; nothing crosses its network.
+# Software moves the answer most, then the promised speed, then the format; and what a customer is offered moves it, not a list price. Left out
+# are prompts on separate chips, prefixes that requests share, limits on the first token, and the work of porting a program.
 
 # %% [markdown]
 # ```{admonition} Takeaway
 # :class: tip
-# Compare chips on equal kinds of stack, at equal speed for the user, in the format each computes; then say which stack it was.
+# Ask per chip, per dollar and per joule, and expect three orders. In the running case Trainium3 makes less per chip than the newest GPUs.
+# For the dense model its owner's lower cost makes up for that. For the mixture of experts it does not, because public software is far from
+# what the chip could do.
 # ```
 
 # %% [markdown]
 # ## Problems
 #
-# **1.** How fast can H200 (4.8 TB/s) and Trainium3 (4.9 TB/s) read the 70.6 billion weights of Llama-3.1-70B in FP8, on 8 chips each?
+# **1.** A chip makes 400 tokens/s and rents for \$8 per hour.
+# Another makes 180 tokens/s and rents for \$3. Which one is cheaper per token?
 #
 # ```{admonition} Answer
 # :class: dropdown
-# 70.6 GB / (8 x 4.8 TB/s) = 1.84 ms and 70.6 / (8 x 4.9) = 1.80 ms: equal to 2 %. Any larger difference in a measured step is software.
+# The first costs $8 / (3{,}600 \times 400 / 10^6) = 5.56$ dollars per million tokens, the second $3 / (3{,}600 \times 180 / 10^6) = 4.63$.
+# The second one is cheaper. The first ties at 6.67 dollars per hour.
 # ```
 #
-# **2.** At which batch do MXFP8 weights reach the ridge point of Trainium3, and FP8 weights that of H200?
+# **2.** H200 reads 4.8 TB/s. Trainium3 reads 4.9 TB/s. How long does each take to read the weights of Llama-3.3-70B in FP8? What does a
+# larger difference in measured steps mean?
 #
 # ```{admonition} Answer
 # :class: dropdown
-# A byte of weight serves 2 FLOP a sequence: 514 / 2 = 257 (times 8.25/8 for the scales: 265) and 412 / 2 = 206 sequences.
+# The weights are 70.6 GB. They take 14.7 ms and 14.4 ms. A larger difference comes from software, formats or drafts.
 # ```
 #
-# **3.** A mixture of 671 billion parameters in 8 bits: on how many chips of 144 GiB do its weights alone fit, and on how many of H200's 143,771 MiB?
+# **3.** A system leads per chip in 40 % of common draws. A colleague says that it is therefore the safest choice. What is wrong?
 #
 # ```{admonition} Answer
 # :class: dropdown
-# 671 GB / 154.6 GB = 4.3, so five; 671 / 150.8 = 4.45, five too. With a cache, and degrees that are powers of two: eight.
+# Another system leads in the other draws. A safe choice loses little where it loses. Look at the lower end of its band and at the chance
+# that it keeps the promise.
 # ```
 
 # %% [markdown]
-# ## Sources
+# ## Evidence
 
 # %% tags=["hide-input"]
-used = tm.facts()
-ids = {tm.system(name).chip.id for name in everyone}
-shown = used[used.entity.isin(ids) & used.quantity.isin(["peak_flop_per_s", "hbm_bytes", "hbm_bytes_per_s"])]
-charts.table(
-    common.bibliography(shown[shown.status == "chosen"].source), caption="Sources of the machines", download="sources"
-)
+facts, ids = tm.facts(), {tm.system(name).chip.id for name in everyone}
+used = facts[facts.entity.isin(ids) & facts.quantity.isin(["peak_flop_per_s", "hbm_bytes", "hbm_bytes_per_s", "tdp_w"])]
+stacks = facts[facts.entity.isin({c.stack.id for side in sides.values() for c in side.at()})]
+evidence = {
+    f"Every measure of each system with its ends: {name}": (f"measures-{name}", t) for name, t in answers.items()
+}
+evidence |= {f"Prices at a tie: {name}": (f"ties-{name}", side.break_even()) for name, side in sides.items()}
+evidence |= {"Points of the curves": ("curves", tables.points(curves, everyone)), "Measured steps": ("steps", steps)}
+evidence |= {"Ratios under other terms, with formats": ("terms", terms), "Runs on both chips": ("one-author", both)}
+evidence |= {"Constants of the software, with sources": ("constants", stacks)}
+evidence |= {"Sources of the chips": ("sources", common.bibliography(used[used.status == "chosen"].source))}
+display(*(charts.table(rows, caption=what, download=name, file_only=True) for what, (name, rows) in evidence.items()))
+
+# %% [markdown]
+# ## Sources
+#
+# Chips: the makers' pages, as the file above lists them. Runs: the pages of Trainium's users and of AWS's Neuron documentation, the
+# [ML.ENERGY leaderboard](https://ml.energy/leaderboard), NVIDIA's AIConfigurator and SemiAnalysis's InferenceX. Prices:
+# [the chapter on cost](cost.ipynb).

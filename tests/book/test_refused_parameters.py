@@ -54,7 +54,7 @@ def test_a_hostile_value_is_refused_before_a_kernel_starts(run, chapter, name, v
         ("decode-step", "tp", "3", "tp = 3", 3),  # a degree that other models run on
         ("cost", "region", "mars", "region", 2),
         ("cost", "prices", "rent[trn9]=3", "trn9", 2),
-        ("beside-gpus", "system", "mi210-4", "mi210-4 computes", 2),
+        ("beside-gpus", "system", "mi210-4", "mi210-4' has no NeuronCore", 2),
     ],
 )
 def test_the_refused_parameter_is_named(run, chapter, name, value, why, expected):

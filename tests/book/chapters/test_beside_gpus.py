@@ -1,97 +1,151 @@
-"""Chips of others beside Trainium: equal kinds of stack, each chip in its format, arithmetic by hand."""
+"""Trainium beside GPUs and TPUs: three orders of one plan, equal terms, common draws, arithmetic by hand."""
+
+import re
+from html.parser import HTMLParser
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import trnmodel as tm
 from trnbook.chapters import beside_gpus as tables
-from trnmodel.catalog.stacks import KINDS
+from trnbook.shared import case
+from trnmodel.arguments import UnanswerableError
+from trnmodel.search.frontier import formats
 
-SYSTEMS = ["trn3-nl72x2-pcie160", "hgx-h100", "hgx-h200", "mi300x-8"]
-EIGHT_BITS = ["mxfp8", "fp8", "int8", "bf16"]
-REQUEST = tm.Request(4096, 512)
+SYSTEM, MODEL = "trn3-nl32x2-pcie160", "llama-3.3-70b"
+SYSTEMS = [SYSTEM, "trn2.48xlarge", "hgx-h100", "hgx-h200", "gb200-nvl72", "tpu-v6e-pod"]
 
 
 @pytest.fixture(scope="module")
-def dense():
-    return tables.frontiers("llama-3.1-70b", REQUEST, SYSTEMS, EIGHT_BITS, [20.0, 50.0])
+def side():
+    return tm.compare(MODEL, case.request(MODEL), SYSTEMS, baseline=SYSTEM)
+
+
+@pytest.fixture(scope="module")
+def costs():
+    return tm.token_cost(MODEL, case.request(MODEL), SYSTEMS, pricing={name: tm.tco(name) for name in SYSTEMS})
+
+
+@pytest.fixture(scope="module")
+def found(side, costs):
+    return tables.measures(side, costs, {c.system.id: c.energy() for c in side.at()})
+
+
+@pytest.fixture(scope="module")
+def runs():
+    return tm.validation(), tm.validate(tables.GPU_ROWS)
 
 
 def test_each_chip_takes_the_first_format_that_it_computes_in():
-    found = tables.formats([*SYSTEMS, "hgx-a100", "trn1.32xlarge"], ["mxfp8", "fp8", "bf16"])
-    assert list(found.values()) == ["mxfp8", "fp8", "fp8", "fp8", "bf16", "bf16"]
-    with pytest.raises(ValueError, match="hgx-a100 computes in none of them, but in"):
-        tables.formats(["hgx-a100"], ["mxfp8"])
+    chosen = formats([*SYSTEMS, "hgx-a100", "trn1.32xlarge"], ["mxfp8", "fp8", "bf16"])
+    assert list(chosen.values()) == ["mxfp8", *["fp8"] * 5, "bf16", "bf16"]
 
 
-def test_machines_are_the_chips_of_the_catalogue():
-    """H200: 1,979 TFLOP/s in FP8 over 4.8 TB/s are 412.3 FLOP a byte; 18 NVLinks carry 450 GB/s one way."""
-    machine = tables.machines(["hgx-h200"], EIGHT_BITS).iloc[0]
-    assert machine.ridge_flop_per_byte == pytest.approx(1979e12 / 4.8e12)
-    assert machine.injection_bytes_per_s_per_dir == pytest.approx(450e9)
-    assert machine.all_to_all_bytes_per_s == pytest.approx(450e9)
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"systems": [SYSTEM]}, "must hold a GPU or a TPU"),
+        ({"models": {"model": MODEL, "experts_model": MODEL}}, "model and experts_model are both 'llama-3.3-70b'"),
+        ({"lengths": (500_000, 512)}, "model = 'llama-3.3-70b' ends at 131072 tokens; 500512 are asked for"),
+        ({"models": {"model": "bert-base-cased", "experts_model": MODEL}}, "model = 'bert-base-cased' is an encoder"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_by_its_parameter(given, said):
+    usual = {"system": SYSTEM, "systems": SYSTEMS, "models": {"model": MODEL, "experts_model": "deepseek-v3"}}
+    usual |= {"lengths": (4096, 512), "speeds": {"one": 50.0, "two": 20.0}}
+    with pytest.raises(UnanswerableError, match=re.escape(said)):
+        tables.check(**usual | given)
 
 
-def test_both_lane_maps_of_trainium3_stand_beside_each_other():
-    """AWS prints 256 + 320 + 128 GB/s a chip; the deep dive's 144 lanes of 8 GB/s are 1,152."""
-    both = tables.machines(["trn3-nl72x2-aws-lanes", "trn3-nl72x2-pcie160"], EIGHT_BITS)
-    assert both.injection_bytes_per_s_per_dir.tolist() == pytest.approx([704e9, 1152e9])
+def test_a_model_that_the_compared_system_does_not_hold_is_refused():
+    sides = {"llama-3.1-405b": tm.compare("llama-3.1-405b", tm.Request(512, 64), ["trn2.3xlarge", "hgx-h200"])}
+    with pytest.raises(UnanswerableError, match=r"on system = 'trn2\.3xlarge': does not fit"):
+        tables.must_fit(sides, "trn2.3xlarge")
 
 
-def test_every_system_has_the_three_kinds_of_stack(dense):
-    assert all(set(kinds) == {"public", "hand-tuned", "ideal"} for _, kinds in dense.groupby("system").software)
-    assert (dense.software == dense.stack_kind).all()
+def test_the_three_measures_are_those_of_one_plan_and_follow_by_hand(found):
+    """A million tokens cost the price of an hour over what a chip makes in it."""
+    for row in found.to_dict("records"):
+        best = tm.plan(MODEL, case.request(MODEL), row["system"]).best
+        assert row[tables.CHIP] == pytest.approx(best.tokens_per_s_per_chip, rel=1e-12)
+        usd = float(tm.tco(row["system"]).useful_usd_per_h)
+        by_hand = usd * 1e6 / (3600 * row[tables.CHIP])
+        assert row[tables.DOLLAR] == pytest.approx(by_hand, nan_ok=True)
+        joules = best.energy().server_j_per_token
+        assert row[tables.JOULE] == pytest.approx(float(joules), nan_ok=True)
+    made = found.set_index("system")[tables.CHIP]
+    for name in set(case.SYSTEMS) & set(made.index):
+        line = next(one for one in case.LINES if one.name == "Throughput per chip")
+        assert made[name] == case.value(line, MODEL, name)
 
 
-def test_a_chip_without_a_scenario_has_two_kinds():
-    table = tables.frontiers("llama-3.1-8b", REQUEST, ["tpu-v6e-pod"], ["bf16"], [20.0])
-    assert set(table.software) == {"public", "ideal"}
+def test_every_figure_lies_between_its_ends(found):
+    for name in tables.MEASURES:
+        rows = found.dropna(subset=name)
+        assert len(rows) > 3
+        assert (rows[f"{name}_low"] <= rows[name]).all()
+        assert (rows[name] <= rows[f"{name}_high"]).all()
 
 
-def test_no_public_stack_beats_the_machine_that_loses_nothing(dense):
-    found = tables.side_by_side(tables.at_speeds(dense, [20.0, 50.0], SYSTEMS[0]), 50.0)
-    assert (found.share_of_ideal.dropna() < 1).all()
-    assert found.share_of_ideal.notna().any()
+def test_advantages_are_over_the_best_rival_in_each_measure():
+    table = pd.DataFrame({"system": ["trn2.48xlarge", "hgx-h100", "hgx-h200", "trn2-ultraserver"]})
+    table = table.assign(
+        **{tables.CHIP: [2.0, 4.0, 1.0, 9.0], tables.DOLLAR: [3.0, 6.0, 9.0, 1.0], tables.JOULE: np.nan}
+    )
+    ahead = tables.advantage(table, "trn2.48xlarge")
+    assert (ahead[tables.CHIP], ahead[tables.DOLLAR]) == (0.5, 2.0)
+    assert np.isnan(ahead[tables.JOULE])
 
 
-def test_times_is_over_the_reference_on_the_same_stack(dense):
-    table = tables.at_speeds(dense, [20.0, 1e6], SYSTEMS[0])
-    reached = table[table.promised_tokens_per_s_per_user == 20]
-    assert reached[reached.system == SYSTEMS[0]].times.tolist() == [1, 1, 1]
-    for _, lines in reached.groupby("software"):
-        base = lines.set_index("system").tokens_per_s_per_chip
-        assert lines.set_index("system").times["hgx-h200"] == pytest.approx(base["hgx-h200"] / base[SYSTEMS[0]])
-    assert table[table.promised_tokens_per_s_per_user == 1e6].times.isna().all()
+def test_the_drawing_has_each_column_in_its_own_order(found):
+    class Texts(HTMLParser):
+        said, place = [], None
+
+        def handle_starttag(self, tag, attrs):
+            self.place = dict(attrs) if tag == "text" else None
+
+        def handle_data(self, data):
+            if self.place:
+                self.said.append((float(self.place["x"]), float(self.place["y"]), data))
+
+    reader = Texts()
+    reader.feed(tables.orders({MODEL: found})._repr_html_())
+    for x, name in zip((tables.LEFT, (tables.LEFT + tables.RIGHT) / 2, tables.RIGHT), tables.MEASURES, strict=True):
+        column = [text.strip("$") for at, y, text in sorted(reader.said, key=lambda one: one[1]) if at == x][1:]
+        values = [float(text.replace(",", "")) for text in column if text != "–"]
+        assert len(column) == len(found)
+        assert values == sorted(values, reverse=name == tables.CHIP)
 
 
-def test_a_frontier_carries_its_band_its_chance_and_the_share_that_was_measured(dense):
-    """They are those of the plan of one system on one kind of software, asked for again."""
-    asked = tm.Request(4096, 512, tokens_per_s_per_user=50)
-    for (system, kind), line in dense[dense.promised_tokens_per_s_per_user == 50].groupby(["system", "software"]):
-        row = line.iloc[0]
-        best = tm.plan("llama-3.1-70b", asked, system, precision=row.precision, efficiencies=KINDS[kind]).best
-        ends = [row.tokens_per_s_per_chip_low, row.tokens_per_s_per_chip, row.tokens_per_s_per_chip_high]
-        assert ends == pytest.approx([float(best.low), best.tokens_per_s_per_chip, float(best.high)], rel=1e-9)
-        assert (row.chance, row.measured_share) == (best.chance, best.step.measured_share)
-        assert row.tokens_per_s_per_chip < row.decode_tokens_per_s_per_chip
-        assert (ends[2] - ends[0] < 1e-9) == (kind == "ideal")
+def test_a_rent_at_a_tie_makes_both_cost_the_same(side, found):
+    """At 7.9 dollars per chip-hour Trainium3 costs per token what H200 costs at its rent."""
+    table = tables.money(side.break_even(), found).set_index("system")
+    made = found.set_index("system")[tables.CHIP]
+    for name in ("hgx-h200", "gb200-nvl72"):
+        row = table.loc[name]
+        assert row.tie_usd_per_h / made[SYSTEM] == pytest.approx(row.rent_usd_per_h / made[name])
+        assert row.tie_usd_per_h_low < row.tie_usd_per_h < row.tie_usd_per_h_high
+    known = table.owner_usd_per_mtoken.dropna()
+    assert known.is_monotonic_increasing
+    assert SYSTEM not in table.index
 
 
-def test_headlines_print_band_and_basis(dense):
-    row = tables.side_by_side(tables.at_speeds(dense, [20.0], SYSTEMS[0]), 20.0).set_index("system").loc["hgx-h200"]
-    words = tables.describe_yield(row, "public")
-    low, high = row.public_tokens_per_s_per_chip_low, row.public_tokens_per_s_per_chip_high
-    assert words.endswith(f"; {row.basis})")
-    printed = [float(word.replace(",", "")) for word in words.partition("(")[2].partition(";")[0].split(" to ")]
-    assert printed == pytest.approx([low, high], rel=0.05)
-    assert tables.describe_yield(row.replace(row.ideal_tokens_per_s_per_chip, np.nan), "ideal") == "cannot"
-
-
-def test_prompts_have_a_band():
-    table = tables.prompts("llama-3.1-8b", ["hgx-h200"], ["fp8"], 4096).set_index("software")
-    rate = table.tokens_per_s_per_chip
-    assert table.tokens_per_s_per_chip_low["public"] < rate["public"] < table.tokens_per_s_per_chip_high["public"]
-    assert table.tokens_per_s_per_chip_low["ideal"] == rate["ideal"] == table.tokens_per_s_per_chip_high["ideal"]
+def test_terms_are_ratios_of_plans_on_equal_terms(side):
+    request = case.request(MODEL)
+    ideal = tm.compare(MODEL, request, SYSTEMS, efficiencies="ideal").at()
+    plain = [tm.plan(MODEL, request, s, efficiencies=e).best for s, e in tables.undrafted(MODEL, request, SYSTEMS)]
+    asked = {(MODEL, "as asked"): side.at(), (MODEL, "ideal"): ideal, (MODEL, "plain"): plain, (MODEL, "none"): []}
+    table = tables.terms(asked, SYSTEM).set_index("terms")
+    assert list(table.index) == ["as asked", "ideal", "plain"]
+    made = {c.system.id: c.tokens_per_s_per_chip for c in side.at()}
+    rival = table.rival["as asked"]
+    assert table[tables.TIMES]["as asked"] == pytest.approx(made[SYSTEM] / made[rival])
+    assert made[rival] == max(made[name] for name in tables.rivals(made))
+    assert not any(c.option.speculates for c in plain)
+    low, value, high = (table.loc["ideal", f"{tables.TIMES}{end}"] for end in ("_low", "", "_high"))
+    assert low == value == high
+    assert tables.terms({}, SYSTEM).empty
 
 
 def test_like_for_like_two_chips_of_one_bandwidth_are_one_speed():
@@ -102,15 +156,51 @@ def test_like_for_like_two_chips_of_one_bandwidth_are_one_speed():
     assert ours / other == pytest.approx(4.8 / 4.9, rel=0.03)
 
 
-def test_prompts_never_pass_the_peak_and_a_model_that_does_not_fit_has_no_row():
-    table = tables.prompts("kimi-k2-instruct", ["hgx-h100", "hgx-h200"], EIGHT_BITS, 4096)
-    assert set(table.system) == {"hgx-h200"}  # 1,026 GB of FP8 against 8 x 85.5 GB
-    assert np.all((table.share_of_peak > 0) & (table.share_of_peak < 1))
+def test_the_curves_show_what_keeps_the_promise_and_bands_of_some(side):
+    curve = tm.compare(MODEL, case.request(MODEL), ["hgx-h200", SYSTEM], speeds=[20, 1e6])
+    table = tables.points({MODEL: curve}, [SYSTEM])
+    assert table.promised_tokens_per_s_per_user.tolist() == [20.0, 20.0]
+    assert table.system.iloc[-1] == SYSTEM  # drawn over the grey ones
+    assert table.set_index("system")[f"{tables.CHIP}_low"].notna().to_dict() == {"hgx-h200": False, SYSTEM: True}
+    assert tables.points({}, []).empty
+    assert tables.best_rival(side) in tables.rivals(SYSTEMS)
 
 
-def test_no_measured_step_is_faster_than_the_ideal_machine():
-    points = tables.published()
-    ideal = points[points.software == "ideal"]
-    assert len(ideal) >= 13
-    assert (ideal.predicted_s < ideal.measured_s).all()
-    assert set(points.software) == {"public", "hand-tuned", "ideal"}
+def test_measured_steps_are_those_of_the_sources(runs):
+    """A step is in seconds, and its error is that of the validation."""
+    steps = tables.measured_steps(*runs)
+    assert set(steps.of) == {tables.NEURON, tables.OTHERS}
+    assert ((steps.predicted_s / steps.measured_s - 1) - steps.error).abs().max() < 1e-9
+    counts = steps.groupby("of").size()
+    assert counts[tables.OTHERS] > 200
+    assert counts[tables.NEURON] > 400
+    assert not set(steps.chip[steps.of == tables.OTHERS]) & {"trainium1", "trainium2", "trainium3", "inferentia2"}
+    assert steps.measured_s.between(1e-3, 60).all()
+
+
+def test_no_measured_step_of_a_gpu_is_faster_than_the_ideal_machine(runs):
+    from trnmodel.evidence import tables as evidence
+
+    rows = evidence.table("other_chips")
+    rows = rows[rows.question.isin(tables.STEPS) & (rows.reason == "") & ~rows.analytic & (rows.software == "ideal")]
+    assert len(rows) >= 13
+    assert (rows.error < 0).all()
+
+
+def test_one_page_ran_both_chips(runs):
+    """At two chips and 20 requests it made 564 tokens/s on Trainium2 and 939 on H100."""
+    both = tables.one_author(runs[0])
+    at = both[(both.chips == "2") & (both.batch == "20")].iloc[0]
+    assert at.measured_ratio == pytest.approx(564.49 / 938.63)
+    assert (both.predicted_ratio / both.measured_ratio).between(0.8, 1.3).all()
+
+
+def test_grounds_say_who_leads_and_what_was_measured(side, runs):
+    steps = tables.measured_steps(*runs)
+    table = tables.grounds(side, {c.system.id: c.energy() for c in side.at()}, steps).set_index("system")
+    lead = side.leads[50.0]
+    assert table.share_of_draws["hgx-h200"] == lead.alone["hgx-h200"] + lead.shared["hgx-h200"]
+    assert table.steps["hgx-h100"] == (steps.chip == "h100").sum() > 100
+    assert table.steps["tpu-v6e-pod"] == 0
+    assert table.watts["tpu-v6e-pod"] == "not published"
+    assert table.watts["hgx-h100"] == "of this chip"

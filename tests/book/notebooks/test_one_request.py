@@ -29,8 +29,7 @@ TABLES = {  # chapter and download, with the parameter that names its model wher
     "software/three-experts": "experts_model",
     "software/three-dense": "model",
     "switch-tray/three-experts": "model",
-    "beside-gpus/decode-dense": "model",
-    "beside-gpus/decode-experts": "experts_model",
+    "beside-gpus/curves": "",
     "power/joules-rows": "",
 }
 

@@ -33,10 +33,10 @@ OTHER = {
         "systems": ["trn3pd98.3xlarge", "hgx-a100", "tpu-v5e-pod"],
         "model": "llama-3.1-8b",
         "experts_model": "mixtral-8x7b-v0.1",
-        "precisions": ["bf16"],
         "input_tokens": 512,
         "output_tokens": 64,
-        "interactivity_tokens_per_s": [1000.0],
+        "tokens_per_s_per_user": 1000.0,
+        "experts_tokens_per_s_per_user": 40.0,
     },
     "chip-roofline": {"chip": "trainium2", "comparators": ["a100"], "intensity_flop_per_byte": 40.0},
     "cost": {
