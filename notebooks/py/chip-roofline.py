@@ -112,7 +112,7 @@ tables.reuse(spec, stored_bytes, ridge * stored_bytes / 2)
 # operations, which the peak does in 0.2 µs. So reading takes 230 times as long as multiplying. With 230 tokens in the batch, both take
 # the same time. The ridge point is 230 FLOP per byte. The code of this page recomputes each of these numbers.
 
-# %%
+# %% tags=["hide-input"]
 matrix_bytes, token_flop = 2 * 8192**2, 2 * 8192**2  # two bytes, and two operations, per weight
 read_s, multiply_s = matrix_bytes / 2.9e12, token_flop / 667e12
 assert f"{matrix_bytes / 1e6:.0f} MB, {read_s * 1e6:.0f} µs, {multiply_s * 1e6:.1f} µs" == "134 MB, 46 µs, 0.2 µs"
@@ -157,17 +157,6 @@ charts.lines(
 # %% [markdown]
 # With a short context the line follows $2B/w$ and crosses the ridge. With a longer one it bends away and ends below the ridge, because
 # the cache fills the memory first. Long contexts need bandwidth and capacity more than peak.
-#
-# Prefill is the opposite case. It uses each weight for all tokens of the prompt at once.
-
-# %%
-prompt = tm.prefill(
-    "llama-3.3-70b", "trn3-nl32x2-pcie160", tm.Mapping(tp=4, lnc=2), input_tokens=4096, precision="mxfp8"
-)
-reached = float(prompt.work_flop_per_rank / prompt.moved_bytes_per_rank)
-Markdown(
-    f"The prefill of a prompt of 4,096 tokens reaches {reached:,.0f} FLOP per byte, far to the right of the ridge."
-)
 
 # %% [markdown]
 # ## Our line of the running case
@@ -198,7 +187,7 @@ charts.table(placed, caption="Each decode step of the case lies left of the ridg
 # The ridge point is a demand on software: each byte must be reused that much before the peak counts. A high ridge is not a virtue. It means
 # that a chip has much arithmetic for its bandwidth.
 
-# %%
+# %% tags=["hide-input"]
 ridges = common.peaks([*GENERATIONS, *comparators], ["bf16"])
 by_division = tm.roofline.ridge_point_flop_per_byte(ridges.peak_flop_per_s, ridges.hbm_bytes_per_s)
 assert np.allclose(ridges.ridge_flop_per_byte, by_division)
@@ -316,6 +305,18 @@ columns = {"batch": batch, "intensity_flop_per_byte": work / moved, "attainable_
 bounds = tm.roofline.time_s(work, moved, peak, bandwidth, overlap=np.array([[1], [0]]))
 columns |= {"lower_s": bounds[0], "upper_s": bounds[1]}
 charts.table(pd.DataFrame(columns), caption="A larger batch costs no time until the ridge", download="batches")
+
+# %% [markdown]
+# **Where does prefill lie?** It uses each weight for all tokens of the prompt at once.
+
+# %%
+prompt = tm.prefill(
+    "llama-3.3-70b", "trn3-nl32x2-pcie160", tm.Mapping(tp=4, lnc=2), input_tokens=4096, precision="mxfp8"
+)
+reached = float(prompt.work_flop_per_rank / prompt.moved_bytes_per_rank)
+Markdown(
+    f"The prefill of a prompt of 4,096 tokens reaches {reached:,.0f} FLOP per byte, far to the right of the ridge."
+)
 
 # %% [markdown]
 # **Does a smaller format help?** Fewer bytes per weight speed up everything left of the ridge. A higher peak helps only right of it. Counted in sequences, the batch at
