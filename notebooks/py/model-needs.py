@@ -75,7 +75,7 @@ charts.stacks(
 # Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its users. Every
 # chapter adds a line, which it explains, and the last lines are those of the first page.
 
-# %%
+# %% tags=["hide-input"]
 case.table("model-needs")
 
 # %% [markdown]
@@ -129,7 +129,7 @@ model_needs.step_of_experts("deepseek-v3", [1, 4, 16, 64])
 # parameters, which are 856 million. Eighty layers have 68.5 billion, and the two tables add 2.1 billion. In `deepseek-v3` the experts of
 # 58 layers have $58 \times 256 \times 3 \times 7{,}168 \times 2{,}048$ parameters, which are 654 billion. A token uses eight of 256 experts.
 
-# %%
+# %% tags=["hide-input"]
 llama, deepseek = tm.model("llama-3.3-70b"), tm.model("deepseek-v3")
 layer = 8192 * (2 * 8192 + 2 * 1024) + 3 * 8192 * 28672
 assert 80 * layer + 2 * 128256 * 8192 + 161 * 8192 == llama.total_params == 70_553_706_496
@@ -153,7 +153,7 @@ assert deepseek.total_params - (1 - 8 / 256) * experts == deepseek.active_params
 # **By hand.** For `llama-3.3-70b` at 4,352 tokens, the matrices take $2 \times 69.5 \times 10^9 = 139.0$ GFLOP. Attention takes
 # $2 \times 64 \times 256 \times 4{,}352 \times 80 = 11.4$ GFLOP, a twelfth of that.
 
-# %%
+# %% tags=["hide-input"]
 linear = 2 * (llama.total_params - 128256 * 8192 - 161 * 8192)
 attention = 2 * 64 * 256 * 4352 * 80
 assert linear + attention == llama.decode_flop(4352)
@@ -180,23 +180,11 @@ f"{prompt.time_s:.2f} s, bound by {prompt.bound}"
 # **By hand**, with two bytes for an element: Llama keeps $2 \times 2 \times 80 \times 8 \times 128 = 327{,}680$ bytes per token, and DeepSeek
 # $2 \times 61 \times (512 + 64) = 70{,}272$ bytes. If four ranks share the model, each stores a quarter of Llama's cache.
 
-# %%
+# %% tags=["hide-input"]
 assert llama.kv_bytes_per_token() == 2 * 2 * 80 * 8 * 128 == 327_680
 assert deepseek.kv_bytes_per_token() == 2 * 61 * (512 + 64) == 70_272
 fit = tm.memory_fit("llama-3.3-70b", "trn2.48xlarge", four, batch=4, context=4608, precision="fp8")
 assert 4 * fit.cache_bytes == 4 * 4608 * 327_680
-
-# %%
-kinds = [one for one in map(tm.model, everyone) if one.max_context >= context]
-caches = pd.DataFrame({"model": [one.id for one in kinds], "attention": map(model_needs.attention_kind, kinds)})
-caches["total"] = [one.total_params for one in kinds]
-caches["token_bytes"] = [one.kv_bytes_per_token() for one in kinds]
-caches["cache_bytes"] = [float(one.kv_bytes(context)) + one.state_bytes() for one in kinds]
-charts.table(
-    caches.sort_values("cache_bytes", ascending=False, kind="stable"),
-    caption=f"Kinds of attention, and the cache of one sequence of {context:,.0f} tokens in BF16",
-    download="caches",
-)
 
 # %% [markdown]
 # MHA gives every head of queries its own keys. GQA shares one head of keys among several, and MLA shares a latent among all. A *window*
@@ -219,7 +207,7 @@ charts.table(
 # **By hand.** Sixteen sequences of DeepSeek meet $256\,(1 - (1 - 8/256)^{16}) = 102$ of 256 experts. These are 260 GB of the experts'
 # 654 GB. The weights that every token uses add 17 GB, and the caches add 5 GB.
 
-# %%
+# %% tags=["hide-input"]
 met = 256 * (1 - (1 - 8 / 256) ** 16)
 shared = deepseek.weight_bytes_read(1, "fp8", "all") - experts
 by_hand = shared + met / 256 * experts + 16 * 4352 * 70_272
@@ -242,7 +230,7 @@ assert abs(by_hand / model_says - 1) < 1e-5
 #
 # $$ 70.6\ \text{GB} + 4 \times 4{,}608 \times 327{,}680\ \text{B} = 70.6 + 6.0 = 76.6\ \text{GB} = 71.4\ \text{GiB} $$
 
-# %%
+# %% tags=["hide-input"]
 ask = {"batch": 4, "context": 4352, "max_context": 4608, "new_tokens": 8, "precision": "fp8"}
 step = tm.decode_step("llama-3.3-70b", "trn2.48xlarge", four, **ask)
 by_hand = llama.weight_bytes_read(4, "fp8") + 4 * 4608 * 327_680
@@ -253,7 +241,7 @@ assert abs(4 * step.moved_bytes_per_rank / by_hand - 1) < 1e-3
 # The same call gives every column of the strip. The plan of the case has chosen mapping, batch and software.
 
 
-# %%
+# %% tags=["hide-input"]
 def asked(plan):
     ask = {"batch": plan.batch, "context": 4352, "max_context": 4608, "new_tokens": 1 + plan.option.draft_tokens}
     return ask | {"precision": plan.precision, "efficiencies": plan.stack}
@@ -282,7 +270,7 @@ def from_need_to_read(name, system):
     return model_needs.breakdown(name, system, weights, cache, padded - cache, read - less, read)
 
 
-# %%
+# %% tags=["hide-input"]
 charts.stacks(
     pd.concat(from_need_to_read(*column) for column in columns),
     x="case",
@@ -296,80 +284,15 @@ charts.stacks(
 # On Trainium2 the small batch of DeepSeek meets few experts, but the software reads them all. On Trainium3 the batch is large enough to
 # need nearly every expert. There the copies weigh more, because there are more groups. Copies cost room and time, since every rank reads
 # its whole copy instead of a share of one.
-#
-# **By hand.** On Trainium2 there are sixteen groups. Each of them reads the 17.2 GB that every token uses, where one copy would do. That
-# makes $15 \times 17.2 = 258$ GB of copies. Parts of attention and the latent are copied within a group, too:
-
-# %%
-plan = case.choice("deepseek-v3", "trn2.48xlarge")
-where = ("deepseek-v3", "trn2.48xlarge", plan.degrees)
-ask = {"batch": int(plan.batch), "context": 4608, "precision": plan.precision, "efficiencies": plan.stack}
-fit = tm.memory_fit(*where, **ask)
-assert plan.degrees.ranks * fit.weight_bytes - deepseek.weight_bytes(plan.precision) > 15 * shared
-assert 257e9 < 15 * shared < 259e9
-flows.where_a_byte_goes(*where, **ask)
 
 # %% [markdown]
-# ## How much work for each byte?
-#
-# A chip needs a certain amount of work per byte to keep its arithmetic busy, the *ridge point*: its peak over its bandwidth. A model in
-# decode offers
-#
-# $$ I = \frac{B\,F}{R} \;\longrightarrow\; \frac{F}{c\,C} \quad \text{for a large batch.} $$
-#
-# A batch raises the intensity $I$ until the caches outweigh the weights. Beyond that point
-# more sequences bring bytes and work alike.
-# Below the ridge memory limits the step; above it, arithmetic does.
-#
-# **By hand.** Attention alone has the same intensity at any batch, because each query meets the cache of its own sequence. In Llama eight
-# query heads share one key head, which gives 8 FLOP/B. In DeepSeek all heads share one latent, which gives
-# $2 \times 128 \times (576 + 512) / (2 \times 576) = 242$ FLOP/B.
-
-# %%
-for one, by_hand in ((llama, 8), (deepseek, 2 * 128 * (576 + 512) / (2 * 576))):
-    table = model_needs.by_operator(one.operators("decode", batch=16, past=1e6)).set_index("operator")
-    assert abs(table.intensity_flop_per_byte["causal attention"] / by_hand - 1) < 1e-4
-
-# %%
-ask = {
-    "batch": [16, 32, 64, 128, 256, 512, 1024, 2048, 4096],
-    "context": 4352,
-    "precision": "fp8",
-    "efficiencies": "ideal",
-}
-mappings = {"llama-3.3-70b": tm.Mapping(tp=64), "deepseek-v3": tm.Mapping(tp=4, ep=16)}
-offered = pd.concat(
-    tm.decode_step(name, "trn2.48xlarge", degrees, **ask).to_frame() for name, degrees in mappings.items()
-)
-offered["intensity_flop_per_byte"] = offered.work_flop_per_rank / offered.moved_bytes_per_rank
-
-# %%
-chip = tm.chip("trainium2")
-ridge = pd.DataFrame({"model": "Trainium2 ridge", "batch": ask["batch"]})
-ridge["intensity_flop_per_byte"] = chip.peak("fp8") / chip.hbm_bytes_per_s
-charts.lines(
-    pd.concat([offered[offered.valid], ridge])[["model", "batch", "intensity_flop_per_byte"]],
-    x="batch",
-    y="intensity_flop_per_byte",
-    color="model",
-    log_x=True,
-    log_y=True,
-    caption="Memory is full before decode reaches the ridge",
-    under="ideal software on trn2.48xlarge, FP8, context 4,352; a line ends where memory is full",
-)
-
-# %% [markdown]
-# Llama's line flattens, because its caches come to outweigh its weights. DeepSeek has a small cache and much work per byte of it, so that
-# its line still rises where memory is full. A prompt is different. All its tokens share one read of the weights, as if they were a large
-# batch. A long prompt therefore stands right of the ridge, where decode stands left of it.
-#
 # ## Check: figures that are not ours
 #
 # Some publishers state the parameters of a checkpoint to the unit; ours come from the configuration file alone. For other figures there
 # are the publishers' own model code, built without its weights, PyTorch's counter of FLOP run over it, and an analysis written apart
 # from ours.
 
-# %%
+# %% tags=["hide-input"]
 published, others = ledger.published_counts(), ledger.printed()
 assert (published.difference == 0).all()
 assert others.agrees.all()
@@ -381,13 +304,13 @@ charts.table(
 
 # %% [markdown]
 # The largest difference is 0.02 %, in weight bytes: DeepSeek's own FP8 file stores a scale for each block of weights, which we do not count.
-# These checks test counts and not a running chip. Chapter 3 compares with bytes that a profiler counted on hardware.
+# These checks test counts and not a running chip. [How fast do bytes reach a NeuronCore?](memory.ipynb) compares with bytes that a profiler counted.
 #
 # ## What moves the answer?
 #
 # The next cell asks the question of this page under other circumstances, one at a time. Change a line and run it again.
 
-# %%
+# %% tags=["hide-input"]
 changes = {
     "as asked": step_of(batch),
     "batch x 4": step_of(4 * batch),
@@ -415,7 +338,7 @@ charts.stacks(
 # - **Activations.** Vectors that leave the on-chip memory between operators are read again. Fused graphs avoid most of it.
 # - **Attention's ridge.** Attention runs in BF16, whose ridge is about half as high as that of the matrices.
 # - **Other parts.** Towers for images and sound, adapters, and layers that predict several tokens are not counted.
-# - **Room.** Chapter 9 asks whether a model fits.
+# - **Room.** [Does it fit?](memory-fit.ipynb) asks whether a model fits.
 
 # %% [markdown]
 # ```{admonition} Takeaway
@@ -439,7 +362,7 @@ charts.stacks(
 #
 # ```{admonition} Answer
 # :class: dropdown
-# A sequence has 32,768 x 327,680 B = 10.7 GB of cache, and a step reads 139.0 GB of weights: from 13 sequences on.
+# A sequence has a cache of $32{,}768 \times 327{,}680$ B, which is 10.7 GB. A step reads 139 GB of weights, so from 13 sequences on.
 # ```
 #
 # **3.** A layer has 128 experts, of which each token uses eight. How many does a batch of sixteen meet, and what does it cost to read
@@ -449,6 +372,88 @@ charts.stacks(
 # :class: dropdown
 # They meet $128\,(1 - (1 - 1/16)^{16}) = 82.4$. For each token anew, the step reads $16 \times 8 = 128$, which is 1.55 times the bytes.
 # ```
+
+# %% [markdown]
+# ## Further: kinds of attention, copies, and intensity
+#
+# **Which kind of attention keeps how much?** The table shows one sequence of each model.
+
+# %% tags=["hide-input"]
+kinds = [one for one in map(tm.model, everyone) if one.max_context >= context]
+caches = pd.DataFrame({"model": [one.id for one in kinds], "attention": map(model_needs.attention_kind, kinds)})
+caches["total"] = [one.total_params for one in kinds]
+caches["token_bytes"] = [one.kv_bytes_per_token() for one in kinds]
+caches["cache_bytes"] = [float(one.kv_bytes(context)) + one.state_bytes() for one in kinds]
+charts.table(
+    caches.sort_values("cache_bytes", ascending=False, kind="stable"),
+    caption=f"Kinds of attention, and the cache of one sequence of {context:,.0f} tokens in BF16",
+    download="caches",
+)
+
+# %% [markdown]
+# **By hand.** On Trainium2 there are sixteen groups. Each of them reads the 17.2 GB that every token uses, where one copy would do. That
+# makes $15 \times 17.2 = 258$ GB of copies. Parts of attention and the latent are copied within a group, too:
+
+# %% tags=["hide-input"]
+plan = case.choice("deepseek-v3", "trn2.48xlarge")
+where = ("deepseek-v3", "trn2.48xlarge", plan.degrees)
+ask = {"batch": int(plan.batch), "context": 4608, "precision": plan.precision, "efficiencies": plan.stack}
+fit = tm.memory_fit(*where, **ask)
+assert plan.degrees.ranks * fit.weight_bytes - deepseek.weight_bytes(plan.precision) > 15 * shared
+assert 257e9 < 15 * shared < 259e9
+flows.where_a_byte_goes(*where, **ask)
+
+# %% [markdown]
+# **How much work is there for each byte?** A chip needs a certain amount of work per byte to keep its arithmetic busy, the *ridge point*: its peak over its bandwidth. A model in
+# decode offers
+#
+# $$ I = \frac{B\,F}{R} \;\longrightarrow\; \frac{F}{c\,C} \quad \text{for a large batch.} $$
+#
+# A batch raises the intensity $I$ until the caches outweigh the weights. Beyond that point
+# more sequences bring bytes and work alike.
+# Below the ridge memory limits the step; above it, arithmetic does.
+#
+# **By hand.** Attention alone has the same intensity at any batch, because each query meets the cache of its own sequence. In Llama eight
+# query heads share one key head, which gives 8 FLOP/B. In DeepSeek all heads share one latent, which gives
+# $2 \times 128 \times (576 + 512) / (2 \times 576) = 242$ FLOP/B.
+
+# %% tags=["hide-input"]
+for one, by_hand in ((llama, 8), (deepseek, 2 * 128 * (576 + 512) / (2 * 576))):
+    table = model_needs.by_operator(one.operators("decode", batch=16, past=1e6)).set_index("operator")
+    assert abs(table.intensity_flop_per_byte["causal attention"] / by_hand - 1) < 1e-4
+
+# %%
+ask = {
+    "batch": [16, 32, 64, 128, 256, 512, 1024, 2048, 4096],
+    "context": 4352,
+    "precision": "fp8",
+    "efficiencies": "ideal",
+}
+mappings = {"llama-3.3-70b": tm.Mapping(tp=64), "deepseek-v3": tm.Mapping(tp=4, ep=16)}
+offered = pd.concat(
+    tm.decode_step(name, "trn2.48xlarge", degrees, **ask).to_frame() for name, degrees in mappings.items()
+)
+offered["intensity_flop_per_byte"] = offered.work_flop_per_rank / offered.moved_bytes_per_rank
+
+# %% tags=["hide-input"]
+chip = tm.chip("trainium2")
+ridge = pd.DataFrame({"model": "Trainium2 ridge", "batch": ask["batch"]})
+ridge["intensity_flop_per_byte"] = chip.peak("fp8") / chip.hbm_bytes_per_s
+charts.lines(
+    pd.concat([offered[offered.valid], ridge])[["model", "batch", "intensity_flop_per_byte"]],
+    x="batch",
+    y="intensity_flop_per_byte",
+    color="model",
+    log_x=True,
+    log_y=True,
+    caption="Memory is full before decode reaches the ridge",
+    under="ideal software on trn2.48xlarge, FP8, context 4,352; a line ends where memory is full",
+)
+
+# %% [markdown]
+# Llama's line flattens, because its caches come to outweigh its weights. DeepSeek has a small cache and much work per byte of it, so that
+# its line still rises where memory is full. A prompt is different. All its tokens share one read of the weights, as if they were a large
+# batch. A long prompt therefore stands right of the ridge, where decode stands left of it.
 
 # %% [markdown]
 # ## Notation

@@ -225,7 +225,7 @@ def stacks(
     plot = Plot(data, titles | {y: title}, on_ground(frame, ""))
     params, picked = plot.picked(color)
     place = {"y": plot.category(alt.Y, x)}
-    base = alt.Chart(data, height={"step": 34})
+    base = alt.Chart(data, height={"step": 26})
     bar = (
         base.mark_bar()
         .add_params(*params)
@@ -240,7 +240,7 @@ def stacks(
     )
     layers = [plot.with_tooltip(bar)]
     if limit:
-        stroke = base.mark_tick(color="#888888", thickness=3, height=34)
+        stroke = base.mark_tick(color="#888888", thickness=3, height=26)
         layers.append(stroke.encode(**place, x=alt.X(field=limit, type="quantitative", title=title)))
     return plot.finish(alt.layer(*layers), caption, under)
 
@@ -253,7 +253,7 @@ def spans(frame: pd.DataFrame, start: str, end: str, y: str, color: str, *, capt
     data = data.assign(**{name: frame[name] * factor for name in (start, end)})
     plot = Plot(data, titles | {start: title, end: title}, on_ground(frame, ""))
     params, picked = plot.picked(color)
-    bar = alt.Chart(data, height={"step": 40}).mark_bar(stroke="white", strokeWidth=0.7).add_params(*params)
+    bar = alt.Chart(data, height={"step": 30}).mark_bar(stroke="white", strokeWidth=0.7).add_params(*params)
     bar = bar.encode(
         **picked,
         y=plot.category(alt.Y, y),
