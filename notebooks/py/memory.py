@@ -29,7 +29,6 @@ from trnbook.chapters import common, guard
 from trnbook.chapters import memory as tables
 from trnbook.drawings import chip as drawings
 from trnbook.shared import case
-from trnmodel.evidence import tables as evidence
 
 spec, m = tm.chip(chip), tm.model(model)
 guard.neuroncore(chip=spec)
@@ -37,7 +36,7 @@ guard.above_zero(row_bytes=row_bytes, storage_bytes_per_s=storage_bytes_per_s)
 
 # %% tags=["hide-input"]
 CHIPS = ["trainium1", "trainium2", "trainium3"]
-profiles = evidence.table("profiles", phase="decode")
+profiles = tables.profiles("decode")
 reached = tables.share_of_limit(profiles)
 rival, rank = tables.next_best(spec, CHIPS)
 Markdown(
@@ -69,7 +68,7 @@ charts.bars(
 # Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its users. Every
 # chapter adds a line, which it explains, and the last lines are those of the first page.
 
-# %%
+# %% tags=["hide-input"]
 case.table("memory")
 
 # %% [markdown]
@@ -89,7 +88,7 @@ case.table("memory")
 # sums of TensorE, the matrix engine. Neither is a cache: nothing arrives unless the program asks for it. The program asks a DMA engine
 # (direct memory access), which copies rows from HBM to SBUF while the compute engines work on the rows before.
 
-# %%
+# %% tags=["hide-input"]
 drawings.ways_to_hbm(chip)
 
 # %% [markdown]
@@ -136,7 +135,7 @@ assert limit_bytes_per_s(spec) == tables.limits(spec).lower
 # **By hand.** One engine of Trainium2 copies 23 GB/s, and its $x_0$ is 2,485 B. It therefore starts a row every 108 ns, whether the row is full or
 # not. Sixteen engines with rows of 512 B then copy 76 GB/s. At this rate 1 MiB takes 13.8 µs.
 
-# %%
+# %% tags=["hide-input"]
 start_s = 2485 / 23e9
 move = tm.kernel.dma("trainium2", 2**20, 512)
 assert round(start_s * 1e9) == 108
@@ -164,47 +163,8 @@ charts.lines(
 # gives shares of the highest rate. The model takes $x_0$ from one of its points, and the others check the shape.
 
 # %% [markdown]
-# ## What a tile costs to move
-#
-# A matrix product is cut into tiles. TensorE holds a tile of one operand and streams a tile of the other through it, and PSUM adds up what
-# comes out (a picture to step through stands after the problems). A tile that lies in SBUF can be used again without a transfer. Keep a block of the result on the chip, and each operand is read once for
-# every block of the other one. Such a product reads $V$ bytes, and reading takes as long as multiplying when the side of the block is $b^*$:
-#
-# $$V = s\,m\,n\,k \left(\frac{1}{b_m} + \frac{1}{b_n}\right) \qquad b^* = \frac{s\,P}{B_c}$$
-#
-# $s$ is the bytes of an element, $m$ and $n$ are the sides of the result, $k$ is the length of the sums, and $b_m$ and $b_n$ are the sides of the block.
-# $P$ is the peak of a core and $B_c$ the rate of its DMA engines. A smaller block waits for memory.
-#
-# **By hand.** A core of Trainium3 has an eighth of 671 TFLOP/s in BF16, and its DMA engines copy 528 GB/s. With 2 bytes per element the side is
-# 318. A block of 256 should wait for memory, a block of 384 should not.
-
-# %%
-balanced = 2 * (671e12 / 8) / 528e9
-sides = np.array([256.0, 384.0])
-square = tm.kernel.matmul("trainium3", 8192, 8192, 8192, block_rows=sides, block_columns=sides)
-assert round(balanced) == 318
-assert (square.load_s > square.tensor_s).tolist() == [True, False]
-
-# %%
-sides = 128.0 * np.arange(1, 33)
-product = tm.kernel.matmul(chip, 8192, 8192, 8192, "bf16", block_rows=sides, block_columns=sides)
-
-# %% tags=["hide-input"]
-charts.lines(
-    tables.by_engine(sides, product),
-    x="block_side",
-    y="busy_s",
-    color="engine",
-    log_x=True,
-    log_y=True,
-    caption="Larger blocks move fewer bytes until TensorE limits",
-    under=f"one core of {spec.name}, a BF16 product of side 8,192, by the side of the block in SBUF",
-).properties(height=180)
 
 # %% [markdown]
-# To the right of the crossing the DMA engines have time to spare. A decode step cannot go there. Its result has one row per token in the
-# batch, so a small batch makes a flat block. That is why reads take longer than multiplications in every column of the running case.
-#
 # ## The line of the running case
 #
 # A rank is the share of the machine that runs one part of the model, here two physical cores that work as one (LNC 2). It reads weights and the
@@ -256,7 +216,7 @@ charts.stacks(
 # the DMA engines. On Trainium3 it reads weights at 4.66 TB/s, which is 10% more than the limit of this chapter. Either the engines copy faster
 # than AWS's guide says, as the higher total on AWS's page of the chip suggests, or the weights of Trainium3 take that much longer.
 
-# %%
+# %% tags=["hide-input"]
 on_trainium3 = plans["llama-3.3-70b", "trn3-nl32x2-pcie160"]
 spec3, share = on_trainium3.system.chip, on_trainium3.stack.weight_stream_share
 assert round(share * spec3.hbm_bytes_per_s / 1e12, 2) == 4.66
@@ -281,13 +241,8 @@ charts.scatter(
 ).properties(height=200)
 
 # %% [markdown]
-# The two models above the line read more than their shapes ask for, and we do not know why. The table adds the bandwidth of the same
-# models, for which we predict the limit, and published kernels. The largest errors belong to models that stay far below the limit, to a
-# kernel that reads an operand again although SBUF could hold it, and to rows of a few bytes.
-
-# %%
-kernels = evidence.table("kernels").query("group in ('dma', 'memory', 'bytes')")
-charts.table(tables.checks(profiles, kernels), caption="Errors of what this chapter predicts", download="checks")
+# The two models above the line read more than their shapes ask for, and we do not know why. A table after the problems
+# adds the bandwidth of the same models, and published kernels.
 
 # %% [markdown]
 # ## What moves the answer
@@ -339,21 +294,22 @@ charts.bars(
 #
 # ```{admonition} Answer
 # :class: dropdown
-# 16 engines x 17 GB/s = 272 GB/s of 820 / 2 = 410 GB/s: 66 %.
+# The engines copy $16 \times 17 = 272$ GB/s. A core's half of the memory is $820/2 = 410$ GB/s, so they pass 66 % of it.
 # ```
 #
 # **2.** A core of Trainium2 gathers one MiB in rows of 256 B while the other cores work. How long does this take?
 #
 # ```{admonition} Answer
 # :class: dropdown
-# 1 MiB at 256/2,485 = 10.3 % of 362.5 GB/s, the core's part of HBM, which is the lower rate: 28 µs, and 1.3 µs to start.
+# The lower rate is the core's part of HBM, 362.5 GB/s. Rows of 256 B reach $256/2{,}485 = 10.3\,\%$ of it, so 1 MiB takes 28 µs, and
+# 1.3 µs to start.
 # ```
 #
 # **3.** By what factor does W4A8 speed up a decode step that reads nothing but weights, compared with MXFP8?
 #
 # ```{admonition} Answer
 # :class: dropdown
-# 8.25 / 4.25 = 1.94: the block scales do not shrink.
+# It reads $8.25/4.25 = 1.94$ times as many, because the block scales do not shrink.
 # ```
 
 # %% [markdown]
@@ -400,9 +356,55 @@ charts.table(
 )
 
 # %% [markdown]
+# **What a tile costs to move.** A matrix product is cut into tiles. TensorE holds a tile of one operand and streams a tile of the other through it, and PSUM adds up what
+# comes out. A tile that lies in SBUF can be used again without a transfer. Keep a block of the result on the chip, and each operand is read once for
+# every block of the other one. Such a product reads $V$ bytes, and reading takes as long as multiplying when the side of the block is $b^*$:
+#
+# $$V = s\,m\,n\,k \left(\frac{1}{b_m} + \frac{1}{b_n}\right) \qquad b^* = \frac{s\,P}{B_c}$$
+#
+# $s$ is the bytes of an element, $m$ and $n$ are the sides of the result, $k$ is the length of the sums, and $b_m$ and $b_n$ are the sides of the block.
+# $P$ is the peak of a core and $B_c$ the rate of its DMA engines. A smaller block waits for memory.
+#
+# **By hand.** A core of Trainium3 has an eighth of 671 TFLOP/s in BF16, and its DMA engines copy 528 GB/s. With 2 bytes per element the side is
+# 318. A block of 256 should wait for memory, a block of 384 should not.
+
+# %% tags=["hide-input"]
+balanced = 2 * (671e12 / 8) / 528e9
+sides = np.array([256.0, 384.0])
+square = tm.kernel.matmul("trainium3", 8192, 8192, 8192, block_rows=sides, block_columns=sides)
+assert round(balanced) == 318
+assert (square.load_s > square.tensor_s).tolist() == [True, False]
+
+# %%
+sides = 128.0 * np.arange(1, 33)
+product = tm.kernel.matmul(chip, 8192, 8192, 8192, "bf16", block_rows=sides, block_columns=sides)
+
+# %% tags=["hide-input"]
+charts.lines(
+    tables.by_engine(sides, product),
+    x="block_side",
+    y="busy_s",
+    color="engine",
+    log_x=True,
+    log_y=True,
+    caption="Larger blocks move fewer bytes until TensorE limits",
+    under=f"one core of {spec.name}, a BF16 product of side 8,192, by the side of the block in SBUF",
+).properties(height=180)
+
+# %% [markdown]
+# To the right of the crossing the DMA engines have time to spare. A decode step cannot go there. Its result has one row per token in the
+# batch, so a small batch makes a flat block. That is why reads take longer than multiplications in every column of the running case.
+
+# %% [markdown]
 # ## Evidence
 #
 # Each line is a table to download.
+
+# %% tags=["hide-input"]
+kernels = tables.kernels()
+charts.table(
+    tables.checks(profiles, kernels), caption="Errors of what this chapter predicts", download="checks", file_only=True
+)
 
 # %% tags=["hide-input"]
 charts.table(
@@ -413,7 +415,7 @@ charts.table(
 charts.table(profiles, caption="Profiles of decoding, model by model", download="decode", file_only=True)
 
 # %% tags=["hide-input"]
-prefill = evidence.table("profiles", phase="prefill")
+prefill = tables.profiles("prefill")
 charts.table(prefill, caption="Profiles of prefill, model by model", download="prefill", file_only=True)
 
 # %% tags=["hide-input"]

@@ -14,6 +14,7 @@ from trnmodel.arguments import number
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip
 from trnmodel.evidence import score
+from trnmodel.evidence.tables import table as committed
 from trnmodel.formulas import memory
 from trnmodel.kernels.engines import KernelTime
 from trnmodel.kernels.kernel import TransferTime
@@ -27,6 +28,22 @@ KINDS = {  # of kernels, by the group that compares them
     "bytes": "Bytes of kernels",
     "dma": "Time of single transfers",
 }
+
+
+def profiles(phase: str) -> pd.DataFrame:
+    """Return the profiles that AWS prints of one phase, "decode" or "prefill".
+
+    Examples
+    --------
+    >>> len(profiles("decode")) > len(profiles("prefill")) > 0
+    True
+    """
+    return committed("profiles", phase=phase)
+
+
+def kernels() -> pd.DataFrame:
+    """Return published kernels that move data, with what the model predicts of them."""
+    return committed("kernels").query("group in @KINDS")
 
 
 class Limits(NamedTuple):
