@@ -33,8 +33,6 @@ from trnbook.chapters import common, guard
 from trnbook.chapters import switch_tray as tables
 from trnbook.shared import case, domain_sizes, ledger, placements, software_kinds
 from trnbook.shared import fabrics as compare
-from trnmodel.models import synthetic
-from trnmodel.units import TRILLION, US, format_quantity
 
 spec, m, base = tm.system(system), tm.model(model), tm.model(grown_from)
 asked_for = {"tokens_per_chip": tokens_per_chip, "context": context, "pays_at": pays_at}
@@ -71,14 +69,14 @@ for hop_s in (first.chip.hop_s, *first.chip.range("hop_s")):
     pairs = {rack: [on_tray(way, plans[rack]).network_s for way in both] for rack, both in ways.items()}
     gains.append({rack: float(one - other) for rack, (one, other) in pairs.items()})
 rack = max(gains[0], key=gains[0].get)
-saved, low, high = (format_quantity(gain[rack], "s", 2) for gain in gains)
+saved, low, high = (tm.units.format_quantity(gain[rack], "s", 2) for gain in gains)
 Markdown(
     common.card(
         saved,
         f"the most that a later switch tray takes off one decode step of {m.id}",
         mark="extrapolated",
         rank="Compared with",
-        rival=f"{format_quantity(float(steps[rack].time_s), 's', 3)} for the whole step",
+        rival=f"{tm.units.format_quantity(float(steps[rack].time_s), 's', 3)} for the whole step",
         proof="Check: numbers that are not ours",
         more="The tray hardly matters. A later one shortens the way between two chips, but each chip keeps the same bandwidth.\n\n"
         f"**How sure?** The paths are printed, but the time of a hop is assumed; over its range the gain is {low} to {high}. "
@@ -97,6 +95,15 @@ charts.stacks(
     caption="No switch tray changes a decode step visibly",
     under=f"{m.id} on {plans[small].step.stack_kind} software; within a rack only the tray changes",
 )
+
+# %% [markdown]
+# ## The running case
+#
+# Two models on three systems run through the whole book. This chapter has no line of its own: it asks how far the line of exchanges moves
+# when the switch tray changes.
+
+# %% tags=["hide-input"]
+case.table("switch-tray")
 
 # %% [markdown]
 # ## Why ask?
@@ -134,7 +141,7 @@ tables.lanes([trays[0], *compare.lane_maps(trays[0])])
 # **By hand.** NL72x2 has $N = 72$ and $c = 4$. Its chips have 64 lanes to the switch trays, each of 8 GB/s, so $B = 512 \times 71/68 = 535$ GB/s.
 # No kind of switch enters the formula. The cell times an all-to-all without latency on every tray, and it takes as long as $B$ says.
 
-# %%
+# %% tags=["hide-input"]
 by_hand = 64 * 8e9 * (72 - 1) / (72 - 4)
 ask = {"message_bytes": 1e9, "chips": 72, "alpha_s": 0.0, "efficiencies": "public"}  # from each of four ranks of a chip
 one = [tm.collective("all_to_all", system=tray, **ask).time_s for tray in tables.trays(tables.LARGE)]
@@ -185,8 +192,8 @@ tables.planes(trays)
 # passed, so $t = 1.5 \times 2 + 0.115 \times 2 = 3.23$ us. With UALink it is $1.5 + 0.115 = 1.615$ us, which is half.
 
 
-# %%
-def latency_s(path, hop_s=1.5 * US, switch_s=0.115 * US):
+# %% tags=["hide-input"]
+def latency_s(path, hop_s=1.5 * tm.units.US, switch_s=0.115 * tm.units.US):
     """Latency of a path of chips and switches, whose last chip only receives."""
     switches = sum("switch" in place for place in path)
     return hop_s * (len(path) - 1 - switches) + switch_s * switches
@@ -194,13 +201,13 @@ def latency_s(path, hop_s=1.5 * US, switch_s=0.115 * US):
 
 ends = "rack0/tray0/A", "rack0/tray9/D"
 ways = {tray: tm.topology(tray).path(*ends) for tray in tables.trays(tables.LARGE)}
-assert np.isclose(latency_s(ways["trn3-nl72x2-pcie160"]), 3.23 * US)
-assert np.isclose(latency_s(ways["trn3-nl72x2-ualink"]), 1.615 * US)
+assert np.isclose(latency_s(ways["trn3-nl72x2-pcie160"]), 3.23 * tm.units.US)
+assert np.isclose(latency_s(ways["trn3-nl72x2-ualink"]), 1.615 * tm.units.US)
 
-# %%
+# %% tags=["hide-input"]
 late = []
 for tray in everyone:
-    per_rack, hop_s = tm.system(tray).domain_chips // 2, (1.5 * US, *tm.system(tray).chip.range("hop_s"))
+    per_rack, hop_s = tm.system(tray).domain_chips // 2, (1.5 * tm.units.US, *tm.system(tray).chip.range("hop_s"))
     ways = [tables.with_hop(tray, one) for one in hop_s]
     empty = [tm.collective("all_to_all", 0, way, chips=per_rack, efficiencies="public").time_s for way in ways]
     late.append(dict(zip(("latency_s", "latency_s_low", "latency_s_high"), map(float, empty), strict=True)))
@@ -253,12 +260,14 @@ for one in plan.step.messages:
     exchange_s[one.name] = float(one.count * sent.time_s)
 assert np.isclose(sum(exchange_s.values()), plan.step.network_s)
 
-# %%
+# %% tags=["hide-input"]
 of_case = {}
 for name, tray in ((name, tray) for name in case.PROMISES for tray in everyone):
     best = tm.plan(name, case.request(name), tray).best
     of_case[name, tray] = float(best.step.network_s)
-assert np.isclose(of_case["deepseek-v3", small] - of_case["deepseek-v3", "trn3-nl32x2-ualink"], 2 * 58 * 1.5 * US)
+assert np.isclose(
+    of_case["deepseek-v3", small] - of_case["deepseek-v3", "trn3-nl32x2-ualink"], 2 * 58 * 1.5 * tm.units.US
+)
 assert len({round(of_case["llama-3.3-70b", tray], 12) for tray in everyone}) == 1
 
 # %% tags=["hide-input"]
@@ -275,142 +284,6 @@ charts.bars(
 # first within a tray, then between chips at the same place of each tray. Chips at the same place always share a plane, so no chip
 # forwards, whichever switch is used. With AWS's lanes the planner picks another mapping. Llama-3.3-70B splits its layers over the
 # cores of one chip, and its exchanges never reach a switch.
-#
-# ## At which load does the tray matter?
-#
-# The latency is paid once per exchange and the bytes for every token. Their times are equal at
-#
-# $$ n^{*} = \frac{t_{far}\, B}{k\, h\, w} $$
-#
-# tokens per chip, where $k$ is the number of experts of a token, $h$ the width of the model and $w$ the bytes of an element. Far below
-# $n^{*}$ the tray sets the time of the exchange, and far above it the lanes do.
-#
-# **By hand.** For DeepSeek-V3 a token is $k\,h\,w = 8 \times 7168 \times 2 = 114{,}688$ bytes. On NL72x2 with the first tray
-# $n^{*} = 3.23 \times 10^{-6} \times 535 \times 10^{9} / 114{,}688 = 15$ tokens per chip. The running case has six.
-
-
-# %%
-def experts_s(tray, tokens):
-    """Dispatch and combine of all expert layers over one rack, with these tokens per chip."""
-    rack = tm.system(tray)
-    sent = m.outline().top_k * m.hidden_size * 2 * tokens / (rack.chip.cores / rack.chip.logical(None))
-    one = tm.collective("all_to_all", sent, tray, chips=rack.domain_chips / rack.racks, efficiencies="public")
-    return 2 * m.outline().expert_layers * one.time_s
-
-
-load = tokens_per_chip * 2.0 ** np.arange(-3, 7)
-spread = {tray: experts_s(tray, load) for tray in [trays[0], trays[-1], *compare.lane_maps(trays[0])]}
-assert 15 < 3.23 * US * 535e9 / (8 * 7168 * 2) < 15.1
-
-# %% tags=["hide-input"]
-lines = [pd.DataFrame({"tokens_per_chip": load, "tray": tables.label(k), "exchange_s": v}) for k, v in spread.items()]
-charts.lines(
-    pd.concat(lines),
-    x="tokens_per_chip",
-    y="exchange_s",
-    color="tray",
-    log_x=True,
-    log_y=True,
-    caption="With few tokens the tray counts, with many the lanes",
-    under=f"dispatch and combine of {m.id} over one whole rack, all expert layers of a step",
-)
-
-# %% [markdown]
-# Read the chart from the left. The lines of the two trays begin apart and run together, because the same bytes come to outweigh
-# the latency. A line of AWS's lane map leaves them, because it has fewer lanes to the switch trays. Prefill and training lie
-# far to the right.
-#
-# ## From which size of model does the larger rack pay?
-#
-# This matters more than the tray. SemiAnalysis holds that NL32x2 is enough to decode models of up to three trillion parameters, and
-# that NL72x2 brings a benefit from four trillion on. A bound shows why there is such a border. A decode step with many users reads every
-# expert once, so within the time of a token the chips must stream all weights:
-#
-# $$ P_{max} = \frac{n\, b}{v\, s} $$
-#
-# Here $n$ is the number of chips, $b$ the HBM bandwidth of one, $v$ the tokens per second that a user is promised and $s$ the bytes of a parameter.
-#
-# **By hand.** NL32x2 has $n = 64$ chips with $b = 4.9$ TB/s. At $v = 50$ and in BF16 with $s = 2$, the bound is
-# $64 \times 4.9/(50 \times 2) = 3.1$ trillion parameters. NL72x2 with $n = 144$ reaches 7.1 trillion.
-#
-# No public model is that large. The cell grows one: depth, width and the number of experts grow together, by our own rules. It asks the
-# planner for both racks on software without losses, because the public software has no plan for these sizes.
-
-
-# %%
-def throughput(size, rack, width):
-    """Tokens per second and chip of the best plan for a grown model; none where no plan keeps the promise."""
-    grown = synthetic.synthetic(size * TRILLION, "together", base.id)
-    lengths = max(int(min(context, grown.max_context - 512)) - 256, 1), 512
-    wanted = tm.Request(*lengths, tokens_per_s_per_user=tokens_per_s_per_user)
-    best = tm.plan(grown, wanted, rack, precision=width, efficiencies="ideal").best
-    return float(best.tokens_per_s_per_chip) if best else np.nan
-
-
-assert round(64 * 4.9 / (50 * 2), 1) == 3.1
-assert round(144 * 4.9 / (50 * 2), 1) == 7.1
-
-# %% tags=["hide-input"]
-sizes, widths = [0.67, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0], list(dict.fromkeys(["bf16", precision]))
-rows = [
-    {"total_params": size * TRILLION, "precision": width, "ratio": throughput(size, large, width) / other}
-    for width in widths
-    for size in sizes
-    if (other := throughput(size, small, width)) > 0
-]
-charts.lines(
-    pd.DataFrame(rows, columns=["total_params", "precision", "ratio"]).dropna(),
-    x="total_params",
-    y="ratio",
-    color="precision",
-    log_x=True,
-    caption="For large models the larger rack yields more per chip",
-    under=f"throughput per chip, NL72x2 over NL32x2, at {tokens_per_s_per_user:g} tokens/s per user, ideal software",
-)
-
-# %% [markdown]
-# A line ends where the smaller rack no longer keeps the promise. Before that it can fall again, for beyond the bound a rack runs only
-# batches so small that they miss most experts. Wider weights and faster users move all this to smaller models.
-#
-# The file tries SemiAnalysis's claim with more formats, speeds, contexts, rules of growth and software. "Earlier" means that the
-# larger rack pays below the claimed size already, "later" that it does not pay at every size above. There each chip is one rank, a
-# mode that AWS has announced and its software does not allow yet.
-
-# %% tags=["hide-input"]
-ratios = domain_sizes.ratios(
-    synthetic.growth(),
-    [size * TRILLION for size in sizes],
-    rates=sorted({20.0, 50.0, 100.0, tokens_per_s_per_user}),
-    precisions=list(dict.fromkeys([*widths, "w4a8"])),
-    contexts=[context, 4 * context],
-    stacks=["ideal", "exposed", "default"],
-    base=base.id,
-    pair=(small, large),
-)
-counted = tables.counts(domain_sizes.verdicts(ratios, pays_at, 3 * TRILLION, 4 * TRILLION))
-agree, cases, open_cases = counted.iloc[-1][["agrees", "cases", "no rate"]]
-charts.table(
-    counted,
-    caption=f"The claim holds in {agree} of the {cases - open_cases} cases that can be decided",
-    download="verdicts",
-    file_only=True,
-)
-
-# %% [markdown]
-# ## What happens when a switch tray fails?
-#
-# SemiAnalysis counts redundant lanes on every chip. They idle until something fails, and they help only where a spare
-# switch stands at their end. NL72x2 has spare switch trays. NL32x2 has four and no spare, so a lost tray takes a quarter of the
-# bandwidth. SemiAnalysis expects designs with a fifth tray, which would close that gap. AWS's page names no redundant lanes. The
-# cell pulls the first tray out of each rack.
-
-# %%
-left = []
-for rack in (tm.system(small), tm.system(small).with_switch_trays(5), tm.system(large), tm.system(common.LANE_MAP)):
-    net = tm.topology(rack)
-    whole, pulled = (one.all_to_all_bytes_per_s_per_pair("rack") for one in (net, net.without(switch_trays=[(0, 0)])))
-    left.append({"system": rack.id, "switch_trays": rack.switch_trays_per_rack, "left_share": pulled / whole})
-charts.table(pd.DataFrame(left), caption="All-to-all bandwidth after one switch tray is pulled", download="pulled")
 
 # %% [markdown]
 # ## Check: numbers that are not ours
@@ -418,7 +291,7 @@ charts.table(pd.DataFrame(left), caption="All-to-all bandwidth after one switch 
 # SemiAnalysis prints how many switches and forwarding chips stand on example paths, and the most that stand between any two chips of
 # a rack. The graph was built from ports and lanes alone, so these paths test it.
 
-# %%
+# %% tags=["hide-input"]
 paths = tables.paths([*tables.trays(small), *tables.trays(large)])
 printed = paths[paths.verdict.isin(["agrees", "disagrees"])]
 assert (printed.verdict == "agrees").all()
@@ -438,12 +311,12 @@ charts.table(
 # of a hop is third. SemiAnalysis reports that Trainium3 forwards at no cost. The cell sets the hop to zero and asks for
 # the difference between the first tray and the last again.
 
-# %%
+# %% tags=["hide-input"]
 rank = {"message_bytes": 8 * 114_688 / 4, "chips": 72, "efficiencies": "public"}
 ends = [tables.with_hop(tray, 0.0) for tray in (tables.LARGE, "trn3-nl72x2-ualink")]
 free = [float(tm.collective("all_to_all", system=end, **rank).time_s) for end in ends]
 Markdown(
-    f"With free hops the first tray costs {format_quantity(free[0] - free[1], 's', 2)} more per exchange than the last: one switch."
+    f"With free hops the first tray costs {tm.units.format_quantity(free[0] - free[1], 's', 2)} more per exchange than the last: one switch."
 )
 
 # %% [markdown]
@@ -502,6 +375,141 @@ charts.table(
 # The weights are $4 \times 8.25/8 = 4.125$ TB. The chips stream $64 \times 4.9 = 313.6$ TB/s, so a step takes 13.2 ms, which is
 # 76 tokens/s without the cache and latency.
 # ```
+
+# %% [markdown]
+# ## Further: load, size of the model, and a lost tray
+
+# %% [markdown]
+# **At which load does the tray matter?** The latency is paid once per exchange and the bytes for every token. Their times are equal at
+#
+# $$ n^{*} = \frac{t_{far}\, B}{k\, h\, w} $$
+#
+# tokens per chip, where $k$ is the number of experts of a token, $h$ the width of the model and $w$ the bytes of an element. Far below
+# $n^{*}$ the tray sets the time of the exchange, and far above it the lanes do.
+#
+# **By hand.** For DeepSeek-V3 a token is $k\,h\,w = 8 \times 7168 \times 2 = 114{,}688$ bytes. On NL72x2 with the first tray
+# $n^{*} = 3.23 \times 10^{-6} \times 535 \times 10^{9} / 114{,}688 = 15$ tokens per chip. The running case has six.
+
+
+# %% tags=["hide-input"]
+def experts_s(tray, tokens):
+    """Dispatch and combine of all expert layers over one rack, with these tokens per chip."""
+    rack = tm.system(tray)
+    sent = m.outline().top_k * m.hidden_size * 2 * tokens / (rack.chip.cores / rack.chip.logical(None))
+    one = tm.collective("all_to_all", sent, tray, chips=rack.domain_chips / rack.racks, efficiencies="public")
+    return 2 * m.outline().expert_layers * one.time_s
+
+
+load = tokens_per_chip * 2.0 ** np.arange(-3, 7)
+spread = {tray: experts_s(tray, load) for tray in [trays[0], trays[-1], *compare.lane_maps(trays[0])]}
+assert 15 < 3.23 * tm.units.US * 535e9 / (8 * 7168 * 2) < 15.1
+
+# %% tags=["hide-input"]
+lines = [pd.DataFrame({"tokens_per_chip": load, "tray": tables.label(k), "exchange_s": v}) for k, v in spread.items()]
+charts.lines(
+    pd.concat(lines),
+    x="tokens_per_chip",
+    y="exchange_s",
+    color="tray",
+    log_x=True,
+    log_y=True,
+    caption="With few tokens the tray counts, with many the lanes",
+    under=f"dispatch and combine of {m.id} over one whole rack, all expert layers of a step",
+)
+
+# %% [markdown]
+# Read the chart from the left. The lines of the two trays begin apart and run together, because the same bytes come to outweigh
+# the latency. A line of AWS's lane map leaves them, because it has fewer lanes to the switch trays. Prefill and training lie
+# far to the right.
+
+# %% [markdown]
+# **From which size of model does the larger rack pay?** This matters more than the tray. SemiAnalysis holds that NL32x2 is enough to decode models of up to three trillion parameters, and
+# that NL72x2 brings a benefit from four trillion on. A bound shows why there is such a border. A decode step with many users reads every
+# expert once, so within the time of a token the chips must stream all weights:
+#
+# $$ P_{max} = \frac{n\, b}{v\, s} $$
+#
+# Here $n$ is the number of chips, $b$ the HBM bandwidth of one, $v$ the tokens per second that a user is promised and $s$ the bytes of a parameter.
+#
+# **By hand.** NL32x2 has $n = 64$ chips with $b = 4.9$ TB/s. At $v = 50$ and in BF16 with $s = 2$, the bound is
+# $64 \times 4.9/(50 \times 2) = 3.1$ trillion parameters. NL72x2 with $n = 144$ reaches 7.1 trillion.
+#
+# No public model is that large. The cell grows one: depth, width and the number of experts grow together, by our own rules. It asks the
+# planner for both racks on software without losses, because the public software has no plan for these sizes.
+
+
+# %%
+def throughput(size, rack, width):
+    """Tokens per second and chip of the best plan for a grown model; none where no plan keeps the promise."""
+    grown = tables.grown(size * tm.units.TRILLION, base)
+    lengths = max(int(min(context, grown.max_context - 512)) - 256, 1), 512
+    wanted = tm.Request(*lengths, tokens_per_s_per_user=tokens_per_s_per_user)
+    best = tm.plan(grown, wanted, rack, precision=width, efficiencies="ideal").best
+    return float(best.tokens_per_s_per_chip) if best else np.nan
+
+
+assert round(64 * 4.9 / (50 * 2), 1) == 3.1
+assert round(144 * 4.9 / (50 * 2), 1) == 7.1
+
+# %% tags=["hide-input"]
+sizes, widths = [0.67, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0], list(dict.fromkeys(["bf16", precision]))
+rows = [
+    {"total_params": size * tm.units.TRILLION, "precision": width, "ratio": throughput(size, large, width) / other}
+    for width in widths
+    for size in sizes
+    if (other := throughput(size, small, width)) > 0
+]
+charts.lines(
+    pd.DataFrame(rows, columns=["total_params", "precision", "ratio"]).dropna(),
+    x="total_params",
+    y="ratio",
+    color="precision",
+    log_x=True,
+    caption="For large models the larger rack yields more per chip",
+    under=f"throughput per chip, NL72x2 over NL32x2, at {tokens_per_s_per_user:g} tokens/s per user, ideal software",
+)
+
+# %% [markdown]
+# A line ends where the smaller rack no longer keeps the promise. Before that it can fall again, for beyond the bound a rack runs only
+# batches so small that they miss most experts. Wider weights and faster users move all this to smaller models.
+#
+# The file tries SemiAnalysis's claim with more formats, speeds, contexts, rules of growth and software. "Earlier" means that the
+# larger rack pays below the claimed size already, "later" that it does not pay at every size above. There each chip is one rank, a
+# mode that AWS has announced and its software does not allow yet.
+
+# %% tags=["hide-input"]
+ratios = domain_sizes.ratios(
+    tables.rules_of_growth(),
+    [size * tm.units.TRILLION for size in sizes],
+    rates=sorted({20.0, 50.0, 100.0, tokens_per_s_per_user}),
+    precisions=list(dict.fromkeys([*widths, "w4a8"])),
+    contexts=[context, 4 * context],
+    stacks=["ideal", "exposed", "default"],
+    base=base.id,
+    pair=(small, large),
+)
+counted = tables.counts(domain_sizes.verdicts(ratios, pays_at, 3 * tm.units.TRILLION, 4 * tm.units.TRILLION))
+agree, cases, open_cases = counted.iloc[-1][["agrees", "cases", "no rate"]]
+charts.table(
+    counted,
+    caption=f"The claim holds in {agree} of the {cases - open_cases} cases that can be decided",
+    download="verdicts",
+    file_only=True,
+)
+
+# %% [markdown]
+# **What happens when a switch tray fails?** SemiAnalysis counts redundant lanes on every chip. They idle until something fails, and they help only where a spare
+# switch stands at their end. NL72x2 has spare switch trays. NL32x2 has four and no spare, so a lost tray takes a quarter of the
+# bandwidth. SemiAnalysis expects designs with a fifth tray, which would close that gap. AWS's page names no redundant lanes. The
+# cell pulls the first tray out of each rack.
+
+# %%
+left = []
+for rack in (tm.system(small), tm.system(small).with_switch_trays(5), tm.system(large), tm.system(common.LANE_MAP)):
+    net = tm.topology(rack)
+    whole, pulled = (one.all_to_all_bytes_per_s_per_pair("rack") for one in (net, net.without(switch_trays=[(0, 0)])))
+    left.append({"system": rack.id, "switch_trays": rack.switch_trays_per_rack, "left_share": pulled / whole})
+charts.table(pd.DataFrame(left), caption="All-to-all bandwidth after one switch tray is pulled", download="pulled")
 
 # %% [markdown]
 # ## Sources

@@ -34,6 +34,16 @@ SOFTWARE = {"ideal": "ideal, exchanges hidden", "exposed": "ideal, exchanges not
 NUMERALS = ("no plane", "one plane", "two planes", "three planes", "four planes")
 
 
+def grown(params: float, base: Transformer) -> Transformer:
+    """Return a model of so many parameters that does not exist: depth, width and experts of another grow together."""
+    return synthetic.synthetic(params, "together", base.id)
+
+
+def rules_of_growth() -> list[str]:
+    """Return the names of the rules by which a model is grown."""
+    return list(synthetic.growth())
+
+
 def check(
     model: Transformer,
     base: Transformer,
