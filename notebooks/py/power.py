@@ -174,7 +174,7 @@ charts.table(tables.of_the_case(lines), caption=said, download="case-joules")
 plans = {one.id: tm.plan(model, requests[model], one).best for one in machines}
 plans = {name: plan for name, plan in plans.items() if tables.known(plan)}
 energies = {name: plan.energy(**tables.settings(plan.system, assumed)) for name, plan in plans.items()}
-said = f"Per chip drawn and provisioned, per rack, and per megawatt of a site, for {model}"
+said = f"Per chip drawn and provisioned, per rack, and per megawatt of a site, for {best.question.model.id}"
 charts.table(tables.sites(plans, energies), caption=said, download="sites")
 
 # %% [markdown]
@@ -289,12 +289,13 @@ evidence = {
     "Every plan of the first chart": ("joules-rows", tables.planned(rows)),
     "Watts of each part of a chip, from shares and from energies": ("parts", tables.two_estimates(energy.decode)),
     "What chips are made of": ("builds", tables.builds(machines)),
-    "Watts of racks part by part": ("racks", tables.racks(racked)),
     "Servers and racks, printed and ours": ("servers", tables.servers()),
     "Watts of GPUs, printed and ours": ("measured", checked),
     "Carbon and water of a token by region": ("footprint", energy.decode.footprint()),
     "Claims of AWS that can be true together": ("claims", claims.drop(columns="agree")),
 }
+if racked:
+    evidence["Watts of racks part by part"] = ("racks", tables.racks(racked))
 display(*(charts.table(table, caption=what, download=name, file_only=True) for what, (name, table) in evidence.items()))
 
 # %% [markdown]

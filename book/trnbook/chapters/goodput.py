@@ -1,43 +1,44 @@
-"""Tables of lost time: shares by cause, checkpoints, idle chips per failure, spare lanes, spares, replicas, draws."""
+"""Tables of lost time: failures of a rack by part, losses by cause, racks as they may be built, open inputs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from IPython.display import Markdown
 
+from trnbook.chapters import common, guard
+from trnbook.shared import ledger
+from trnmodel.catalog import load
 from trnmodel.catalog.fleets import Fleet
+from trnmodel.catalog.fleets import fleet as read_fleet
 from trnmodel.catalog.systems import System
-from trnmodel.formulas import reliability
-from trnmodel.reliability.goodput import Goodput, goodput, replica_availability
-from trnmodel.reliability.redundancy import SWAPS, guards, idled, rack_alternatives
-from trnmodel.result import tidy
-from trnmodel.search.sensitivity import Sensitivity, sensitivity
-from trnmodel.units import HOUR, MINUTE, YEAR, counted, format_digits, format_duration, format_within
+from trnmodel.catalog.systems import system as read_system
+from trnmodel.reliability.goodput import COUNTED, Goodput
+from trnmodel.reliability.redundancy import SWAPS, guards, rack_alternatives
+from trnmodel.search.capacity import Capacity
+from trnmodel.search.sensitivity import Sensitivity
+from trnmodel.units import YEAR, counted, format_duration, format_within
 
-SYMBOLS = [
-    ("", "goodput", "useful share of the time of all chips, spares too", "", "result"),
-    ("", "useful_share", "", "", "result"),
-    ("", "ready_share, speed", "share of time with enough chips; speed over that on whole racks", "", "result"),
-    ("", "spare_lost", "share of the chips that stand by", "", "result"),
-    ("lambda, M", "1/mtbf_s, mtbf_s", "interruptions of the job a second; time between them", "", "result"),
-    ("", "write_s", "time that a checkpoint holds the job up", "", "result"),
-    ("", "interval_s", "", "", "best, or chosen"),
-    ("R", "restart_s", "time from a failure to the first repeated step", "", "data, estimate (D)"),
-    ("T", "swap_s, repair_s", "time until a swapped tray, a drained rack works again", "", "data, estimate (D)"),
-]
-PARTS: Mapping[str, str] = {
-    "goodput": "useful",
-    "restarting_lost": "restarting",
-    "redone_lost": "work done again",
-    "writing_lost": "writing checkpoints",
-    "slowed_lost": "waiting for a rack that limps",
-    "waiting_lost": "waiting for a repair",
-    "spare_lost": "spares that stand by",
+CAUSES: Mapping[str, str] = {
+    "chip": "chips with memory",
+    "host": "hosts and trays",
+    "network": "scale-out network",
+    "software": "software",
+}
+LANES, SWITCHES, CABLES = "backplane lanes", "switch chips", "cables between racks"
+RATES: Mapping[str, str] = {
+    LANES: "lane_failures_per_s",
+    SWITCHES: "switch_failures_per_s",
+    CABLES: "cable_failures_per_s",
+}
+LOSSES: Mapping[str, tuple[str, ...]] = {  # parts of a bar, with the losses that each sums
+    "restarts": ("restarting",),
+    "work done again": ("redone",),
+    "checkpoints": ("writing",),
+    "spares, repairs and slow racks": ("spare", "waiting", "slowed"),
 }
 HOW: Mapping[str, str] = {"hot": "trays swapped", "drain": "racks drained"}
 SPARED: Mapping[str, str] = {"rack switch": "switches of a plane", "backplane lane": "lanes of a link"}
@@ -54,14 +55,130 @@ INPUTS: Mapping[str, str] = {
     "checkpoint_bytes_per_s": "rate of a checkpoint",
     "exposed_share": "share that waits for links",
 }
-LEAST, NEARLY, DRAWS = 0.01, 0.5, 4000  # per cent, per cent, draws of the fleet
-Jobs = Mapping[tuple[str, str], Goodput]
+SIZES = (1024, 4096, 16_384, 65_536)  # chips of the jobs of a table
+MOVED = 0.01  # of the time, below which an input moves little
+LEAST, NEARLY = 0.01, 0.5  # per cent below which a share, and a loss, are printed as bounds
 
 
-def jobs(systems: Iterable[str | System], called: Mapping[str, str], **ask: Any) -> dict[tuple[str, str], Goodput]:
-    """Return the job on each system with trays swapped and with racks drained, by system name and repair."""
-    pairs = [(system, swap) for system in systems for swap in SWAPS]
-    return {(called[getattr(s, "id", str(s))], swap): goodput(s, swap=swap, **ask) for s, swap in pairs}
+class Part(NamedTuple):
+    """A kind of part: how many a rack has, how often one fails with its ends, and whether spares cover it."""
+
+    name: str
+    number: float
+    per_s: float
+    low: float
+    high: float
+    spared: bool
+
+
+def check(system: str, systems: Iterable[str], chips: float, swap: str, fleet: str) -> tuple[list[System], Fleet]:
+    """Return the systems and the fleet, once what was asked for can be answered."""
+    guard.one_of(SWAPS, swap=swap)
+    guard.one_of([name for name, entity in load.entities().items() if entity.kind == "fleet"], fleet=fleet)
+    guard.within(1, 1e6, chips=chips)
+    specs = {spec.id: spec for spec in map(read_system, [system, *systems])}
+    for i, spec in enumerate(specs.values()):
+        guard.links(**{"systems" if i else "system": spec})
+    return list(specs.values()), read_fleet(fleet)
+
+
+def _counts(spec: System) -> dict[str, tuple[float, bool]]:
+    """Return lanes, switches and cables of one rack that fail by themselves, and whether a spare takes over."""
+    racks = 1.0 if np.isnan(spec.racks) else float(spec.racks)
+    counts: dict[str, tuple[float, bool]] = {}
+    for one in guards(spec):
+        parts = one.groups * one.parts / racks
+        for name, each in ((LANES, one.lanes), (SWITCHES, one.switches), (CABLES, one.cables)):
+            if each:
+                number, spared = counts.get(name, (0.0, True))
+                counts[name] = number + parts * each, spared and one.spares > 0
+    return counts
+
+
+def rack(spec: System, fleet: Fleet) -> pd.DataFrame:
+    """Return what fails in one rack in a year by part, most often first: part, number, failures_per_year, spared.
+
+    Interruptions of chips are shared out by cause as the fleet counted them, or as Llama 3's fleet did. A server or a
+    domain whose racks no source counts is one rack.
+
+    Examples
+    --------
+    >>> rack(read_system("trn3-nl32x2-pcie160"), read_fleet()).part[0]
+    'backplane lanes'
+    """
+    chips = float(spec.domain_chips / (1.0 if np.isnan(spec.racks) else spec.racks))
+    causes = fleet.causes or read_fleet(COUNTED).causes
+    own, ends = fleet.interruptions_per_chip_s, fleet.range("interruptions_per_chip_s")
+    parts = [
+        Part(CAUSES[name], chips, share * own, share * ends[0], share * ends[1], False)
+        for name, share in causes.items()
+    ]
+    for name, (number, spared) in _counts(spec).items():
+        parts.append(Part(name, number, fleet.at(RATES[name]), *fleet.range(RATES[name]), spared))
+    rows = [
+        {"part": one.name, "number": one.number, "spared": one.spared}
+        | dict(zip(("failures_per_year", "failures_per_year_low", "failures_per_year_high"), yearly, strict=True))
+        for one in parts
+        for yearly in [[one.number * rate * YEAR for rate in (one.per_s, one.low, one.high)]]
+    ]
+    return pd.DataFrame(rows).sort_values("failures_per_year", ascending=False, kind="stable", ignore_index=True)
+
+
+def never(fleet: Fleet, part: str) -> Fleet:
+    """Return a fleet of which one kind of part never fails.
+
+    Examples
+    --------
+    >>> never(read_fleet(), "backplane lanes").lane_failures_per_s
+    0.0
+    """
+    if part in RATES:
+        return fleet.moved({RATES[part]: 0.0})
+    causes = fleet.causes or read_fleet(COUNTED).causes
+    (name,) = (name for name, said in CAUSES.items() if said == part)
+    return fleet.moved({"interruptions_per_chip_s": fleet.interruptions_per_chip_s * (1 - causes.get(name, 0.0))})
+
+
+def priced(parts: pd.DataFrame, job: Goodput, without: Mapping[str, Goodput]) -> pd.DataFrame:
+    """Return the parts of a rack with the useful time that a job gains if each never failed, and a label for a bar."""
+    lost = [max(float(without[part].goodput - job.goodput), 0.0) for part in parts.part]
+    yearly = parts.failures_per_year.map(lambda x: f"{x:.1f}" if x < 10 else f"{x:.0f}")
+    label = parts.part + ", " + yearly + " per year" + parts.spared.map({True: " (spared)", False: ""})
+    return parts.assign(lost_share=lost, of=label)
+
+
+def claim(parts: pd.DataFrame) -> str:
+    """Return as a title which part fails most often, and which costs most useful time."""
+    often, dear = parts.part[parts.failures_per_year.idxmax()], parts.part[parts.lost_share.idxmax()]
+    said = often.capitalize()
+    return f"{said} fail most often and cost most" if often == dear else f"{said} fail most often, {dear} cost most"
+
+
+def dearest(parts: pd.DataFrame) -> list[str]:
+    """Return the labels of the parts that fail most often, and that cost most useful time."""
+    return [parts.of[parts[name].idxmax()] for name in ("failures_per_year", "lost_share")]
+
+
+def answer(job: Goodput, others: Mapping[str, Goodput], fleet: Fleet) -> Markdown:
+    """Return the card that opens the chapter: the useful share of the time, the next system, and how sure it is."""
+    name, best = max(others.items(), key=lambda one: float(one[1].goodput)) if others else ("", job)
+    less, model = bool(best.goodput < job.goodput), job.model.id if job.model else ""
+    chips = counted(float(job.chips), "chip")
+    shares = [100 * float(end) for end in (job.goodput, job.low, job.high)]
+    return Markdown(
+        common.card(
+            shares if percent(job)[0].isdigit() else percent(job),
+            f"of chip time is useful when {chips} of {job.system.name} train `{model}`, with {HOW[job.swap]}",
+            unit="%",
+            mark=str(job.basis),
+            rival=f"{name} keeps {100 * float(best.goodput):.3g}%" if others else "",
+            rank="Next best" if less else "Ahead of it",
+            alone="" if others else "no other system was asked for",
+            proof="Check against jobs whose uptime was printed",
+            more="**How sure is this?** No failure rate of Trainium2 or Trainium3 is published. Rates are those of "
+            "other fleets, and every rack has the same ones.\n\n" + ledger.rests_on(*ledger.estimated(fleet, *INPUTS)),
+        )
+    )
 
 
 def percent(job: Goodput, basis: str = "") -> str:
@@ -74,167 +191,122 @@ def percent(job: Goodput, basis: str = "") -> str:
     return format_within(value, low if low > LEAST else 0.0, high, "%", basis).replace(" %", "%")
 
 
-def losses(jobs: Jobs) -> pd.DataFrame:
-    """Return where the time of all chips goes: of, part, time_share, which sum to 1 for each `of`."""
-    short = {key: f"{key[0].replace('Trainium', 'Trn')}, {HOW[key[1]].split()[1]}" for key in jobs}
-    rows = [
-        {"of": short[key], "part": word, "time_share": float(getattr(job, field))}
-        for key, job in jobs.items()
-        for field, word in PARTS.items()
-    ]
-    return tidy(rows)
+def variants(specs: Iterable[System]) -> dict[str, tuple[System, str]]:
+    """Return each system with trays swapped, with other numbers of switch trays, and with racks drained, by a label.
 
-
-def compare(jobs: Jobs) -> pd.DataFrame:
-    """Return one row per job: goodput with band, time between interruptions and checkpoints, spares."""
-    return tidy(
-        [
-            {"system": name, "with": HOW[swap], "useful share of the time": percent(job)}
-            | {"between interruptions": format_duration(float(job.mtbf_s))}
-            | {"between checkpoints": format_duration(float(job.interval_s))}
-            | {"spare chips": float(job.spare_chips), "out together": counted(job.failure_domain_chips, "chip")}
-            for (name, swap), job in jobs.items()
-        ]
-    )
-
-
-def alternatives(systems: Iterable[str | System], called: Mapping[str, str], **ask: Any) -> pd.DataFrame:
-    """Return goodput of every way to build a rack, one beside the other: as drawn, and with other uses of its lanes.
-
-    A row has the share with trays swapped and with racks drained, the time between interruptions with trays swapped,
-    and how many parts of a kind may be out.
+    Examples
+    --------
+    >>> list(variants([read_system("trn3-nl32x2-pcie160")]))[1]
+    'Trainium3 NL32x2 Switched, 5 switch trays'
     """
-    rows = []
-    for name in systems:
-        built = rack_alternatives(name)
-        for how, spec in built.items() if len(built) > 1 else ():
-            hot, drain = (goodput(spec, swap=swap, **ask) for swap in SWAPS)
-            spare = [f"{one.spares} of {one.parts} {SPARED[one.name]}" for one in guards(spec) if one.spares]
-            rows.append(
-                {"system": called[spec.id], "built": how, "to spare": "; ".join(spare) or "nothing"}
-                | {"between interruptions": format_duration(float(hot.mtbf_s))}
-                | {HOW[swap]: percent(job) for swap, job in zip(SWAPS, (hot, drain), strict=True)}
-            )
-    return tidy(rows)
+    bars = {}
+    for spec in specs:
+        bars[f"{spec.name}, {HOW['hot']}"] = spec, "hot"
+        others = {how: one for how, one in rack_alternatives(spec).items() if how[:1].isdigit()}
+        bars |= {f"{spec.name}, {how}": (one, "hot") for how, one in others.items()}
+        bars[f"{spec.name}, {HOW['drain']}"] = spec, "drain"
+    return bars
 
 
-def rules(job: Goodput) -> pd.DataFrame:
-    """Return checkpoint intervals by Young, Daly and exactly, with the loss at each: rule, interval_s, lost_share."""
-    rate, write, restart = 1 / job.mtbf_s, job.write_s, job.fleet.restart_s
-    intervals = {"Young": job.young_s, "Daly, first order": reliability.daly_interval_s(write, rate, "first")}
-    intervals["Daly"] = job.daly_s
-    intervals["exact"] = reliability.best_interval_s(write, rate)
-    lost = [float(1 - reliability.time_shares(tau, write, restart, rate)[0]) for tau in intervals.values()]
-    rows = zip(intervals, map(float, intervals.values()), lost, strict=True)
-    return pd.DataFrame(rows, columns=["rule", "interval_s", "lost_share"])
+def losses(jobs: Mapping[str, Goodput]) -> pd.DataFrame:
+    """Return where the time of all chips is lost: of, part, lost_share, which sum to what is not useful."""
+    rows = [
+        {"of": name, "part": part, "lost_share": sum(float(getattr(job, f"{loss}_lost")) for loss in some)}
+        for name, job in jobs.items()
+        for part, some in LOSSES.items()
+    ]
+    return pd.DataFrame(rows)
 
 
-def over_intervals(job: Goodput, model: str) -> pd.DataFrame:
-    """Return the lost share over checkpoint intervals for a quarter, all and four times the chips."""
-    taus = float(job.interval_s) * np.geomspace(0.05, 20, 41)
-    sizes = np.maximum(job.chips * np.array([[0.25], [1.0], [4.0]]), 1.0)
-    result = goodput(
-        job.system,
-        sizes,
-        model=model,
-        interval_s=taus,
-        spare_chips=0.0,
-        swap=job.swap,
-        failure_domain_chips=int(job.failure_domain_chips),
-        fleet=replace(job.fleet, ranges={}),
-    )
-    names = [counted(round(size), "chip") for size in sizes.ravel()]
-    rows = {"of": np.repeat(names, taus.size), "interval_min": np.tile(taus / MINUTE, len(names))}
-    return pd.DataFrame(rows | {"lost_share": 1 - result.useful_share.ravel()}).drop_duplicates()
-
-
-def idle(systems: Iterable[str], called: Mapping[str, str]) -> pd.DataFrame:
-    """Return what one failed part idles: a row per part, a column per system; lanes are left out."""
-    wide: dict[str, dict[str, str]] = {}
-    for name in systems:
-        for row in idled(name).to_dict("records"):
-            part = row["failure"].removeprefix("one ").removeprefix("link ")
-            if not part.endswith("lane"):
-                wide.setdefault(part, {"part that fails": part})[called[name]] = _taken(row)
-    return pd.DataFrame(wide.values()).fillna("has none")
-
-
-def _taken(row: Mapping[str, Any]) -> str:
-    if row["covered"]:
-        return "nothing"
-    still = f"{counted(row['idle_hot'], 'chip')} stand{'s' * (row['idle_hot'] == 1)} still"
-    rest = f"the slowest of the rest keeps {row['left']:.0%}"
-    return "; ".join([still] * bool(row["idle_hot"]) + [rest] * bool(0 < row["left"] < 1))
-
-
-def swept(
-    cases: Mapping[str, tuple[System, str]], field: str, values: NDArray, *, fleet: Fleet, **ask: Any
-) -> pd.DataFrame:
-    """Return goodput of systems and repairs over one number of the fleet: of, that number, goodput."""
-    changes: dict[str, Any] = {field: values, "ranges": {}}
-    at = replace(fleet, **changes)
-    goodputs = {name: goodput(spec, swap=swap, fleet=at, **ask).goodput for name, (spec, swap) in cases.items()}
-    return pd.concat([pd.DataFrame({"of": name, field: values, "goodput": y}) for name, y in goodputs.items()])
-
-
-def standing_by(spec: System, fleet: Fleet, sizes: Iterable[float], model: str) -> pd.DataFrame:
-    """Return spare chips by size of the job and kind of repair, and their share of all chips."""
-
-    def spares(job: Goodput) -> str:
-        return f"{counted(float(job.spare_chips), 'chip')}, {format_digits(100 * float(job.spare_lost), 2)}%"
-
-    return tidy(
-        [
-            {"chips of the job": float(chips)}
-            | {
-                f"spares, {HOW[swap]}": spares(goodput(spec, chips, model=model, swap=swap, fleet=fleet))
-                for swap in SWAPS
-            }
-            for chips in sizes
-        ]
+def compare(jobs: Mapping[str, Goodput]) -> pd.DataFrame:
+    """Return one row per job: goodput with band, time between interruptions and checkpoints, spares."""
+    return pd.DataFrame(
+        {"job": name, "useful share of the time": percent(job)}
+        | {"between interruptions": format_duration(float(job.mtbf_s))}
+        | {"between checkpoints": format_duration(float(job.interval_s))}
+        | {"spare chips": float(job.spare_chips), "out together": counted(job.failure_domain_chips, "chip")}
+        for name, job in jobs.items()
     )
 
 
-def served(systems: Mapping[str, str], chips: float, count: int, needed: int, fleet: Fleet) -> pd.DataFrame:
-    """Return hours per year in which too few replicas work: median of draws with its band."""
-    cases = {"one replica is away": (1, 1), f"fewer than {needed} of {count} work": (count, needed)}
-    keys = [(name, swap, label) for name in systems for swap in SWAPS for label in [*cases][: min(count, 2)]]
-
-    def ask(fleet: Fleet) -> dict[str, Any]:
-        there = {key: replica_availability(key[0], chips, *cases[key[2]], swap=key[1], fleet=fleet) for key in keys}
-        return {"|".join(key): (1 - share) * YEAR / HOUR for key, share in there.items()}
-
-    percentiles = sensitivity(ask, {"fleet": fleet}, DRAWS).percentiles().set_index("answer")[["p50", "p5", "p95"]]
-    rows: dict[tuple[str, str], dict[str, Any]] = {}
-    for name, swap, label in keys:
-        row = rows.setdefault((name, swap), {"system": systems[name], "with": HOW[swap]})
-        row[f"{label} [h a year]"] = format_within(*percentiles.loc[f"{name}|{swap}|{label}"])
-    return tidy(list(rows.values()))
+def sizes(jobs: Mapping[float, Goodput]) -> pd.DataFrame:
+    """Return jobs by size: chips, interruptions, the best interval, spares, and the useful share with its band."""
+    return pd.DataFrame(
+        {"chips": float(chips), "between interruptions": format_duration(float(job.mtbf_s))}
+        | {"best interval": format_duration(float(job.interval_s)), "spare chips": float(job.spare_chips)}
+        | {"useful share": percent(job)}
+        for chips, job in jobs.items()
+    )
 
 
-def drawn(systems: Mapping[str, str], fleet: Fleet, pair: tuple[System, System] | None, **ask: Any) -> Sensitivity:
-    """Draw goodput of every system in common; of a `pair`, also the difference as "spare lanes"."""
+def built(specs: Iterable[System]) -> dict[str, tuple[System, str]]:
+    """Return each rack with redundant lanes in every way that it may be built, with what it then has to spare.
 
-    def answer(fleet: Fleet) -> dict[str, Any]:
-        goodputs: dict[str, Any] = {word: goodput(name, fleet=fleet, **ask).goodput for name, word in systems.items()}
-        if pair:
-            bare, spared = (goodput(spec, fleet=fleet, **ask).goodput for spec in pair)
-            goodputs["spare lanes"] = spared - bare
-        return goodputs
-
-    return sensitivity(answer, {"fleet": fleet}, DRAWS)
-
-
-def describe_draws(draws: Sensitivity) -> dict[str, str]:
-    """Format the median of each answer's draws in per cent, with the 5th and 95th percentile."""
-    ends = {row.answer: (100 * row.p50, 100 * row.p5, 100 * row.p95) for row in draws.percentiles().itertuples()}
-    return {name: format_within(*three, "%").replace(" %", "%") for name, three in ends.items()}
+    Examples
+    --------
+    >>> built([read_system("trn3-nl72x2-pcie160")])["Trainium3 NL72x2 Switched, 8 switch trays"][1]
+    'nothing'
+    """
+    racks = {}
+    for spec in specs:
+        alternatives = rack_alternatives(spec)
+        for how, one in alternatives.items() if len(alternatives) > 1 else ():
+            spare = [f"{part.spares} of {part.parts} {SPARED[part.name]}" for part in guards(one) if part.spares]
+            racks[f"{spec.name}, {how}"] = one, "; ".join(spare) or "nothing"
+    return racks
 
 
-def tornado(draws: Sensitivity, answer: str) -> pd.DataFrame:
-    """Return the lost share with each input at its 5th and 95th percentile: which, lost_share with its ends."""
-    value, table = draws.bars[answer][0], draws.tornado(answer)
-    ends = 1 - table[["answer_low", "answer_high"]].assign(value=value)
+def alternatives(racks: Mapping[str, tuple[System, str]], jobs: Mapping[str, Goodput]) -> pd.DataFrame:
+    """Return racks as they may be built: what each has to spare, the time between interruptions, the useful share."""
+    return pd.DataFrame(
+        {"built": name, "to spare": spare, "between interruptions": format_duration(float(jobs[name].mtbf_s))}
+        | {"useful share": percent(jobs[name])}
+        for name, (_, spare) in racks.items()
+    )
+
+
+def hours(model: str, system: str, capacity: Capacity) -> pd.DataFrame:
+    """Return the hours of a year in which a replica is out by cause: of, cause, lost_h."""
+    table = capacity.losses()
+    joined = table.cause.where(table.cause.isin(["chip", "links and switches"]), "host, network, software")
+    summed = table.groupby(joined, sort=False).h_per_year.sum()
+    name = f"{model}, {read_system(system).name}"
+    return pd.DataFrame({"of": name, "cause": summed.index, "lost_h": summed.to_numpy()})
+
+
+def rules(job: Goodput, lost: Mapping[str, Goodput]) -> pd.DataFrame:
+    """Return rules for the interval with the share that a job loses at each: rule, interval_s, lost_share."""
+    return pd.DataFrame(
+        {"rule": name, "interval_s": float(one.interval_s), "lost_share": 1 - float(one.useful_share)}
+        for name, one in {"best": job, **lost}.items()
+    )
+
+
+def tornado(draws: Sensitivity) -> pd.DataFrame:
+    """Return the lost share with each input at its 5th and 95th percentile, the widest first: which, and its ends."""
+    table, value = draws.tornado(), float(draws.percentiles().value[0])
+    table = table[table.swing > MOVED].reset_index(drop=True)
+    ends = 1 - table[["answer_low", "answer_high"]]
     rows = {"which": table.input.str.removeprefix("fleet.").map(INPUTS), "lost_share": 1 - value}
-    rows |= {"lost_share_low": ends.min(axis=1), "lost_share_high": ends.max(axis=1)}
-    return pd.DataFrame(rows).assign(basis="extrapolated")[table.swing > 0].reset_index(drop=True)
+    return pd.DataFrame(rows | {"lost_share_low": ends.min(axis=1), "lost_share_high": ends.max(axis=1)})
+
+
+def spread(draws: Sensitivity) -> str:
+    """Return as a subtitle between which values nine of ten draws of all inputs lie."""
+    cuts = draws.percentiles().iloc[0]
+    return f"nine of ten draws of all inputs lose between {1 - cuts.p95:.0%} and {1 - cuts.p5:.0%}"
+
+
+def sources(fleet: Fleet, used: Iterable[str]) -> list[str]:
+    """Return the ids of the sources behind rates, times and printed jobs of the chapter."""
+    facts = load.facts_rows()
+    counted_ = {
+        facts[fact_id].source for one in (fleet, read_fleet()) for ids in one.sources.values() for fact_id in ids
+    }
+    return sorted((counted_ | set(used) | QUOTED) - {"project"})
+
+
+QUOTED = {  # sources of the ends of the borrowed rates
+    *("lockwood-component-reliability", "lockwood-availability", "meta-rsc", "crusoe-autoclusters", "mlsysim-defaults"),
+    *("xuzou-llama3", "orbital-gpu-failures", "semianalysis-gb200", "tpuv4-resiliency", "alibaba-hpn"),
+}

@@ -1,16 +1,17 @@
-"""Compare published uptimes of training jobs with the model's prediction."""
+"""Published uptimes of training jobs, to be held against a prediction of each."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 import numpy as np
 
 from trnmodel.catalog import load
-from trnmodel.catalog.fleets import Fleet
-from trnmodel.reliability.goodput import goodput
+from trnmodel.reliability.goodput import Goodput
 from trnmodel.result import tidy
+from trnmodel.units import format_within
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,13 +46,15 @@ def rows() -> list[Uptime]:
     return load.read_csv(ROWS, Uptime)
 
 
-def uptimes(fleet: str | Fleet = "borrowed") -> pd.DataFrame:
-    """Compare the printed share of useful time of each published job with the model's; none was fitted.
+def uptimes(printed: Sequence[Uptime], jobs: Sequence[Goodput]) -> pd.DataFrame:
+    """Compare the printed share of useful time of each published job with a prediction of it.
 
     Parameters
     ----------
-    fleet : str or Fleet
-        What fails, how often and for how long. [-]
+    printed : sequence of Uptime
+        The published jobs. [-]
+    jobs : sequence of Goodput
+        The prediction for each. [-]
 
     Returns
     -------
@@ -63,12 +66,14 @@ def uptimes(fleet: str | Fleet = "borrowed") -> pd.DataFrame:
 
     Examples
     --------
-    >>> bool(uptimes().set_index("what").inside["HLAT, restarts by itself"])
+    >>> import trnmodel as tm
+    >>> one = rows()[0]
+    >>> job = tm.goodput(one.system, one.chips, model=one.model)
+    >>> bool(uptimes([one], [job]).inside[0])
     True
     """
     lines = []
-    for row in rows():
-        job = goodput(row.system, row.chips, model=row.model, fleet=fleet)
+    for row, job in zip(printed, jobs, strict=True):
         name = "useful_share" if row.measure == "useful" else "running_share"
         value, (low, high) = float(getattr(job, name)), map(float, job.ends(name))
         line = {"what": row.what, "chips": row.chips, "measure": row.measure, "printed": row.printed}
@@ -91,14 +96,16 @@ def _no_prediction(row: Uptime) -> str:
     return "; ".join(why for why, holds in reasons.items() if holds)
 
 
-def restart_implied_s(row: Uptime, fleet: str | Fleet = "borrowed") -> float:
-    """Time in seconds from a failure to the next step that explains the printed share: -ln(share) x MTBF.
+def shown(table: pd.DataFrame) -> pd.DataFrame:
+    """Return printed and predicted uptimes for a page, those that test the model first."""
+    ends = table[["predicted", "predicted_low", "predicted_high"]].to_numpy()
+    texts = [format_within(value, low, high, "%").replace(" %", "%") for value, low, high in 100 * ends]
+    named = table.assign(job=table.what, predicted=texts, **{"no test, because": table.no_prediction})
+    first = named.sort_values("fair", ascending=False, kind="stable")
+    return first[["job", "chips", "printed", "predicted", "no test, because"]]
 
-    Examples
-    --------
-    >>> by_hand = rows()[1]
-    >>> 1.5 < restart_implied_s(by_hand) / 3600 < 6
-    True
-    """
-    job = goodput(row.system, row.chips, model=row.model, fleet=fleet)
-    return float(-np.log(row.share) * job.mtbf_s)
+
+def described(table: pd.DataFrame) -> str:
+    """Return as a title how many of the tests of the model lie in its range."""
+    fair = table[table.fair]
+    return f"Useful time as printed and predicted: {int(fair.inside.sum())} of {len(fair)} tests lie in the range"

@@ -25,7 +25,7 @@ from trnmodel.models.transformer import model as read_model
 from trnmodel.power.energy import Energy, RequestEnergy
 from trnmodel.search.choice import Choice
 from trnmodel.search.sensitivity import Sensitivity
-from trnmodel.units import KW, format_within
+from trnmodel.units import KW, format_digits, format_within
 
 SPENT = ["server_j_per_token", "server_j_per_token_low", "server_j_per_token_high"]
 INPUTS: Mapping[str, str] = {
@@ -103,9 +103,8 @@ def reached(plan: Choice | None, spec: System) -> None:
     guard.possible(plan is not None, f"system = {spec.id!r} cannot hold the model")
     assert plan is not None
     why = "" if known(plan) else plan.reason or f"no source has watts of {spec.chip.id}"
-    said = f"system = {spec.id!r}, {plan.question.model.id}: {why}"
-    hint = f"; assume = ['{spec.chip.id}.tdp_w=...'] gives them" if np.isnan(spec.chip.tdp_w) else ""
-    guard.possible(not why, said + hint)
+    hint = f"; assume = ['{spec.chip.id}.tdp_w=...'] gives them" if plan.valid else ""
+    guard.possible(not why, f"system = {spec.id!r}, {plan.question.model.id}: {why}{hint}")
 
 
 def row(model: str, system: str, plan: Choice | None, e: RequestEnergy | None) -> dict[str, Any]:
@@ -116,7 +115,7 @@ def row(model: str, system: str, plan: Choice | None, e: RequestEnergy | None) -
     >>> row("llama-3.3-70b", "trn1.32xlarge", None, None)["server_j_per_token"]
     nan
     """
-    line: dict[str, Any] = {"model": model, "system": system}
+    line: dict[str, Any] = {"model": read_model(model).id, "system": system}
     if plan is None or e is None or not e.valid:
         return line | dict.fromkeys(["tokens_per_s_per_chip", "server_w", *SPENT], np.nan)
     joules = dict(zip(SPENT, map(float, (e.server_j_per_token, *e.ends(SPENT[0]))), strict=True))
@@ -251,7 +250,8 @@ def tornado(draws: Sensitivity) -> pd.DataFrame:
 def spread(draws: Sensitivity) -> str:
     """Return as a subtitle between which values nine of ten draws of all inputs lie."""
     cuts = draws.percentiles().iloc[0]
-    return f"nine of ten draws of all inputs lie between {cuts.p5:.2g} and {cuts.p95:.2g} J/token"
+    low, high = (format_digits(end, 2) for end in (cuts.p5, cuts.p95))
+    return f"nine of ten draws of all inputs lie between {low} and {high} J/token"
 
 
 def measured() -> pd.DataFrame:

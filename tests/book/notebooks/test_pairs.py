@@ -11,7 +11,6 @@ import os
 import pytest
 from typer.testing import CliRunner
 
-from trnbook.chapters import serving_explorer as explore
 from trnbook.report import InputError, chapter, check_parameters, notebooks, parameters
 from trnmodel.arguments import UnanswerableError
 from trnmodel.cli import app as cli
@@ -42,21 +41,17 @@ OTHER = {
     "cost": {
         "model": "llama-3.1-8b",
         "experts_model": "qwen3-30b-a3b",
-        "tokens_per_s_per_user": [40.0],
+        "tokens_per_s_per_user": 40.0,
+        "experts_tokens_per_s_per_user": 30.0,
         "input_tokens": 1024,
         "output_tokens": 256,
-        "rented_system": "trn1.32xlarge",
         "system": "trn3-nl32x2-pcie160",
-        "air_system": "trn2.48xlarge",
-        "torus_system": "trn2-ultraserver",
-        "systems": ["hgx-h100", "tpu-v6e-pod"],
+        "rival": "hgx-h100",
+        "systems": ["trn1.32xlarge", "tpu-v6e-pod"],
         "pricing": "on-demand",
         "region": "us-east-1",
         "owner": "neocloud",
         "prices": ["rent[trn3-nl32x2-pcie160]=3", "chip_usd[trainium3]=5000:8000:12000", "rate_per_year=0.1"],
-        "requests_per_s": 50.0,
-        "duty": 1.0,
-        "spare_instances": 0,
     },
     "decode-step": {
         "model": "deepseek-v3",
@@ -67,15 +62,12 @@ OTHER = {
         "batch": 512,
     },
     "goodput": {
-        "system": "trn3-nl32x2-pcie160",
+        "system": "trn3-nl32x2-torus",
         "systems": ["trn3-nl72x2-aws-lanes", "hgx-h200"],
         "chips": 1000,
         "model": "deepseek-v3",
         "swap": "drain",
         "fleet": "rsc-2-a100",
-        "replica_chips": 64,
-        "replicas": 3,
-        "replicas_needed": 1,
     },
     "metrics": {
         "model": "llama-3.1-8b",
@@ -97,7 +89,7 @@ OTHER = {
         "assume": ["trainium2.tdp_w=450"],
     },
     "scale-out": {"system": "trn2-ultraserver", "models": ["llama-3.1-8b"], "cluster_chips": 4096},
-    "torus-or-switch": {"system": "trn3-nl72x2-pcie160", "model": "kimi-k2-instruct", "tokens_per_chip": 8.0},
+    "torus-or-switch": {"system": "trn3-nl72x2-pcie160", "model": "kimi-k2-instruct", "message_bytes": 65536.0},
     "training": {
         "model": "qwen3-30b-a3b",
         "tokens": 1e11,
@@ -118,11 +110,19 @@ OTHER = {
         "model": "deepseek-v3",
         "system": "trn3-nl72x2-pcie160",
         "precision": "mxfp8",
-        "tp": 4,
-        "ep": 64,
-        "batch": 512,
-        "experts_model": "kimi-k2-instruct",
-        "prefill_systems": ["trn3-nl32x2-pcie160"],
+        "tokens_per_s_per_user": 20.0,
+    },
+    "which-system": {
+        "model": "llama-3.1-8b",
+        "tokens_per_s_per_user": 100.0,
+        "input_tokens": 1024,
+        "output_tokens": 256,
+        "users": 500,
+        "pricing": "on-demand",
+        "fit_model": "llama-3.3-70b",
+        "fit_system": "trn1.32xlarge",
+        "fit_context": 8192,
+        "fit_users": 16,
     },
     "software": {
         "system": "trn2-ultraserver",
@@ -185,12 +185,11 @@ VALUES = {
     "cost": {
         "model": ["llama-3.1-8b", OWN],
         "experts_model": [OWN],
-        "system": ["trn2-ultraserver", "hgx-h200"],
-        "air_system": ["hgx-h200"],
-        "torus_system": ["hgx-h200"],
-        "rented_system": ["hgx-h200"],
+        "system": ["trn2-ultraserver", "hgx-h200", "trn1.32xlarge"],
+        "rival": ["trn2.48xlarge", "mi355x-8"],
         "systems": [["hgx-h200"]],
-        "tokens_per_s_per_user": [[20.0], [1e6]],
+        "tokens_per_s_per_user": [20.0, 1e6],
+        "input_tokens": [65_536],
         "pricing": ["market-3y"],
     },
     "decode-step": {
@@ -243,12 +242,19 @@ VALUES = {
     },
     "serving": {
         "model": [OWN],
-        "system": ["trn1.32xlarge", "trn3-nl72x2-pcie160"],
-        "tp": [16],
+        "system": ["trn1.32xlarge", "trn3-nl72x2-pcie160", "hgx-b200"],
+        "tokens_per_s_per_user": [10.0],
         "input_tokens": [8192, 128],
         "output_tokens": [1024, 1],
     },
     "switch-tray": {"system": ["trn3-nl32x2-pcie160"], "model": [OWN], "tokens_per_chip": [1.0]},
+    "which-system": {
+        "model": [OWN],
+        "tokens_per_s_per_user": [1.0, 1e5],
+        "users": [1],
+        "fit_model": [OWN, "deepseek-v3"],
+        "fit_system": ["inf2.xlarge", "hgx-h100"],
+    },
     "training": {
         "model": ["llama-3.1-8b", OWN],
         "system": ["hgx-b200", "trn3-nl32x2-torus", "inf2.48xlarge"],
@@ -256,7 +262,12 @@ VALUES = {
         "precision": ["mxfp8", "fp8"],
         "tokens": [1.0, 1e12],
     },
-    "torus-or-switch": {"system": ["trn3-nl72x2-pcie160"], "model": [OWN, "mixtral-8x7b-v0.1"]},
+    "torus-or-switch": {
+        "system": ["trn3-nl72x2-pcie160", "trn3-nl32x2-ualink"],
+        "torus_system": ["trn1.32xlarge", "trn2-ultraserver"],
+        "model": [OWN, "mixtral-8x7b-v0.1"],
+        "message_bytes": [1024.0, 1e9],
+    },
 }
 
 
@@ -287,22 +298,6 @@ def own(tmp_path_factory):
     folder.mkdir()
     (folder / "config.json").write_bytes((MODELS / catalog()["qwen3-30b-a3b"].file).read_bytes())
     return os.fspath(folder)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _lines_of_an_explorer_once():
-    """Most lines of an explorer are of no parameter of a chapter: each is asked for once, whichever case asks."""
-    whole, made = explore._lines, {}
-
-    def once(request, speeds, m, spec, *question):
-        key = (request, *speeds, m.id, spec.id, *question)
-        if key not in made:
-            made[key] = whole(request, speeds, m, spec, *question)
-        return [dict(line) for line in made[key]]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(explore, "_lines", once)
-        yield
 
 
 def results(slug, given):
