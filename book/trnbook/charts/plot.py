@@ -88,10 +88,9 @@ class Plot:
         return channel(field=column, type="nominal", **options)
 
     def colour(self, channel: Any, column: str | None, *, alone: str | None = None, **options: Any) -> Any:
-        """Colour by a category in the visual language; by the one `alone` of an axis only where it names machines."""
-        if column is None and (
-            alone is None or not any(language.machine(str(x))[0] for x in self.data[alone].unique())
-        ):
+        """Colour by a category in the visual language; by that `alone` of an axis for machines, or to highlight."""
+        machines = alone is not None and any(language.machine(str(x))[0] for x in self.data[alone].unique())
+        if column is None and not machines and not (alone and self.highlight):
             return alt.value(language.PALETTE[0])
         names = [str(name) for name in self.data[column or alone].unique()]
         shown = [str(language.called(str(name))) for name in self.highlight]

@@ -81,6 +81,13 @@ def test_what_is_not_highlighted_is_grey(name):
     assert set(colours.values()) == {language.GREY}
 
 
+def test_a_bar_of_an_axis_without_colours_is_highlighted():
+    frame = pd.DataFrame({"part": ["lanes", "chips"], "lost_share": [0.2, 0.1]})
+    chart = charts.bars(frame, x="part", y="lost_share", highlight=["lanes"], caption="A claim").to_dict()
+    assert scale(chart, "bar", "color") == {"lanes": language.PALETTE[0], "chips": language.GREY}
+    assert layer(charts.bars(frame, x="part", y="lost_share", caption="A claim").to_dict(), "bar")
+
+
 @pytest.mark.parametrize("highlight", ["hgx-h200", 3, [None]])
 def test_what_cannot_be_highlighted_is_refused(highlight):
     with pytest.raises((ValueError, TypeError), match=r"highlight|int"):
