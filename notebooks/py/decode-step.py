@@ -38,7 +38,7 @@ ask = {"stack": stack, "tp": tp, "ep": ep, "batch": batch, "input_tokens": input
 deployment, mapping, sizes, software = asked = tables.check(model, system, precision=precision, **ask)
 guard.fits(deployment, batch, sizes["max_context"])
 
-# %%
+# %% tags=["hide-input"]
 step = tm.decode_step(model, system, mapping, **sizes, **software)
 ideal = tm.decode_step(model, system, mapping, **sizes, precision=precision, efficiencies="ideal")
 
@@ -79,14 +79,13 @@ charts.spans(
 # Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its
 # users. The last line is this chapter's.
 
-# %%
+# %% tags=["hide-input"]
 case.table("decode-step")
 
 # %% [markdown]
 # The next cell asks for that line again, for both models on `trn2.48xlarge`. The plan lets the dense model check seven
 # drafted tokens in each step, so that a step takes in eight tokens per sequence. This costs little: the weights are read
-# anyway, and eight tokens use them instead of one. The drawing takes the step of the mixture apart. Its memory is the weights
-# and the cache, its network the exchanges, and its overhead the constants of layers and experts, which are half of the step.
+# anyway, and eight tokens use them instead of one.
 
 # %%
 middle = {"context": 4096 + 256, "max_context": 4096 + 512, "precision": "fp8"}
@@ -96,9 +95,6 @@ experts = tm.decode_step("deepseek-v3", "trn2.48xlarge", at, batch=16, efficienc
 for name, mine in (("llama-3.3-70b", dense), ("deepseek-v3", experts)):
     assert np.isclose(mine.time_s, case.choice(name, "trn2.48xlarge").step.time_s, rtol=1e-9)
 
-# %%
-timelines.step_as_sum(experts)
-
 # %% [markdown]
 # ## The idea
 #
@@ -106,7 +102,7 @@ timelines.step_as_sum(experts)
 # multiply. It is used for one token of each sequence and dropped again, because the cores cannot hold the weights. All
 # sequences share that one trip. The cache of a sequence serves nobody else, so its trip is made for each of them.
 
-# %%
+# %% tags=["hide-input"]
 chip.decode_step_idea("llama-3.3-70b", "trn2.3xlarge", context=4352, batches=(1, 4, 16), precision="fp8")
 
 # %% [markdown]
@@ -152,7 +148,7 @@ chip.decode_step_idea("llama-3.3-70b", "trn2.3xlarge", context=4352, batches=(1,
 # Together they make 43.6 ms. The cell repeats the arithmetic, asks the package for the same step, and fails if the two differ
 # by more than half a percent. A mixture adds an all-to-all to $t_x$, and a constant of its experts to $t_0$.
 
-# %%
+# %% tags=["hide-input"]
 weights_s = 70.555e9 / (2.9e12 * 0.95)
 cache_s = 4 * 4608 * (2 * 80 * 8 * 128 * 2) / (2.9e12 * 0.445)
 exchanges_s, layers_s = 2 * 80 * 2.5e-6, 80 * 161.7e-6
@@ -178,7 +174,7 @@ half = {"batch": batch, "context": sizes["context"] / 2, "max_context": sizes["m
 steps["half the context"] = tm.decode_step(model, system, mapping, **half, **software)
 steps["twice the batch"] = tm.decode_step(model, system, mapping, **sizes | {"batch": 2 * batch}, **software)
 
-# %%
+# %% tags=["hide-input"]
 charts.stacks(
     tables.parts(steps),
     x="what",
@@ -212,7 +208,7 @@ assert abs(checked.error[0]) < 0.02
 # This row helped to fit the constants, so the agreement proves little. The fair test leaves the page of a measurement out of
 # the fit before predicting it. Each point below is such a step, and a perfect model would put all of them on the line.
 
-# %%
+# %% tags=["hide-input"]
 unseen = tables.unseen()
 charts.scatter(
     unseen,
@@ -227,45 +223,17 @@ charts.scatter(
 # %% tags=["hide-input"]
 errors = tables.wrong()
 assert (errors.model_left_out_error < errors.regression_error).all()
-charts.table(errors, caption="Errors of decode steps, each configuration counted once", download="errors")
-
-# %% tags=["hide-input"]
 tables.medians(errors)
 
 # %% [markdown]
 # Points far below the line took several times as long as the model expects, most of them on older chips, and we do not know
 # why. [How wrong are we?](accuracy.ipynb) goes on from here.
-#
-# ## What moves the answer: the constant of a layer
-#
-# On Neuron a layer takes longer than its reads, its products and its exchanges explain. We take a measured step, subtract
-# everything that the model gives it, and divide what is left by the layers:
-#
-# $$ \tau = \frac{t_{\mathrm{measured}} - (t - t_0)}{l} . $$
-#
-# If the rest came from the exchanges, it would grow with the ranks. If it came from the reads, it would shrink with them.
-# Where a bar reaches below zero, the model predicts more time than the step took.
-
-# %%
-rest = tables.unexplained()
-charts.ranges(
-    rest,
-    x="layer_s",
-    y="ranks",
-    color="stack",
-    caption="A layer's unexplained time does not grow with the ranks",
-    under="Measured decode steps of dense models on Trainium2; bars hold 80 % of them",
-)
 
 # %% [markdown]
-# The long bar at four ranks holds two populations. One page prints steps of a 7B model that are two to eight times as long as
-# those of the same model on another page, and neither says which kernels ran. No column of the rows decides between them, so
-# the bands of such a step hold both.
+# ## What moves the answer: the constant of a layer
 #
-# Three causes can be told apart. Exchanges are not the cause, because the time is there on one rank, where nothing is
-# exchanged. Traffic is not, because models of 3,072 and of 8,192 hidden elements have about the same.
-# The host is a part of it, because asynchronous steps take about a third away. What remains fits operators that wait for each
-# other on the device. A profile of one layer would show it, and no public one exists.
+# On Neuron a layer takes longer than its reads, its products and its exchanges explain. The rest is the constant $\tau$, and nobody knows its cause; a
+# section after the problems says what it is not.
 #
 # Nobody has published a step of Trainium3 with this software, so the constant of Trainium2 stands in for it. The answer of
 # the running case moves with it. The next cells take half and one and a half times the constants, plan again at each speed,
@@ -281,7 +249,7 @@ for name, times in {"half": 0.5, "as fitted": 1.0, "1.5 times": 1.5}.items():
         made = best.tokens_per_s_per_chip if best is not None else np.nan
         curves.append((name, speed, made))
 
-# %%
+# %% tags=["hide-input"]
 charts.lines(
     pd.DataFrame(curves, columns=["layer_constants", "tokens_per_s_per_user", "tokens_per_s_per_chip"]).dropna(),
     x="tokens_per_s_per_user",
@@ -294,24 +262,6 @@ charts.lines(
 # %% [markdown]
 # Look at the promise of the running case, 20 tokens/s per user. With half the constants a chip makes more than twice as much,
 # and with half more it makes almost nothing. A profile of one layer on Trainium3 would settle it.
-#
-# ## Before the first step: prefill
-#
-# Prefill takes the whole prompt through the model at once. The weights now serve thousands of tokens, and the step waits for
-# compute instead. For $P$ tokens of the dense model in FP8 on one Trainium2 chip, at a share $\eta$ of 48 %, the products
-# alone take
-#
-# $$ t = \frac{2\,N\,P}{n\,p\,\eta}
-#    = \frac{2 \times 68.45\times10^{9} \times 4096}{1299\ \mathrm{TFLOP/s} \times 0.4836} = 893\ \mathrm{ms} . $$
-#
-# Attention, exchanges and a constant per layer come on top. Neuron compiles graphs for powers of two and pads a prompt to the
-# next one, so a prompt just past a power of two pays for nearly twice its length.
-
-# %%
-linear_s = 2 * 68.45e9 * 4096 / (1299e12 * 0.4836)
-whole = tm.prefill("llama-3.3-70b", "trn2.48xlarge", tm.Mapping(tp=4), input_tokens=4096, precision="fp8")
-attention_s = sum(float(line.compute_s) for name, line in whole.breakdown().items() if name.endswith(" attention"))
-assert abs((linear_s + attention_s) / float(whole.compute_s) - 1) < 0.005
 
 # %% [markdown]
 # ## What is left out
@@ -334,7 +284,7 @@ assert abs((linear_s + attention_s) / float(whole.compute_s) - 1) < 0.005
 #
 # ```{admonition} Answer
 # :class: dropdown
-# The weights are 139 GB. A token adds 2 x 80 x 8 x 128 x 2 B = 328 kB, and a sequence 1.34 GB. The quotient is 104 sequences.
+# The weights are 139 GB. A token adds $2 \times 80 \times 8 \times 128 \times 2$ B, which is 328 kB. A sequence has 1.34 GB, so 104 sequences have as much.
 # ```
 #
 # **2.** Every layer costs 0.17 ms beside its bytes, and there are eighty of them. The weights are read in 3.6 ms. By how much
@@ -342,7 +292,7 @@ assert abs((linear_s + attention_s) / float(whole.compute_s) - 1) < 0.005
 #
 # ```{admonition} Answer
 # :class: dropdown
-# From 80 x 0.17 + 3.6 = 17.2 ms to 13.6 + 1.8 = 15.4 ms, which is a tenth.
+# The step took $80 \times 0.17 + 3.6 = 17.2$ ms and takes $13.6 + 1.8 = 15.4$ ms, a tenth less.
 # ```
 #
 # **3.** A weight of $s$ bytes takes $s/b$ to read, and each sequence uses it for two operations. At which batch does an ideal
@@ -352,7 +302,70 @@ assert abs((linear_s + attention_s) / float(whole.compute_s) - 1) < 0.005
 # :class: dropdown
 # The peak is 667 TFLOP/s, and the bandwidth 2.9 TB/s. The batch is $ps/2b$, which makes 230. Caches push it further away.
 # ```
+
+# %% [markdown]
+# ## Further: the constant of a layer, and prefill
+
+# %% [markdown]
+# **What is the step of the mixture made of?** Its memory is the weights and the cache, its network the exchanges, and its overhead the constants of
+# layers and experts, which are half of the step.
+
+# %% tags=["hide-input"]
+timelines.step_as_sum(experts)
+
+# %% [markdown]
+# **Where does the constant of a layer come from?** On Neuron a layer takes longer than its reads, its products and its exchanges explain. We take a measured step, subtract
+# everything that the model gives it, and divide what is left by the layers:
 #
+# $$ \tau = \frac{t_{\mathrm{measured}} - (t - t_0)}{l} . $$
+#
+# If the rest came from the exchanges, it would grow with the ranks. If it came from the reads, it would shrink with them.
+# Where a bar reaches below zero, the model predicts more time than the step took.
+
+# %% tags=["hide-input"]
+rest = tables.unexplained()
+charts.ranges(
+    rest,
+    x="layer_s",
+    y="ranks",
+    color="stack",
+    caption="A layer's unexplained time does not grow with the ranks",
+    under="Measured decode steps of dense models on Trainium2; bars hold 80 % of them",
+)
+
+# %% [markdown]
+# The long bar at four ranks holds two populations. One page prints steps of a 7B model that are two to eight times as long as
+# those of the same model on another page, and neither says which kernels ran. No column of the rows decides between them, so
+# the bands of such a step hold both.
+#
+# Three causes can be told apart. Exchanges are not the cause, because the time is there on one rank, where nothing is
+# exchanged. Traffic is not, because models of 3,072 and of 8,192 hidden elements have about the same.
+# The host is a part of it, because asynchronous steps take about a third away. What remains fits operators that wait for each
+# other on the device. A profile of one layer would show it, and no public one exists.
+
+# %% [markdown]
+# **How long is the step before the first?** Prefill takes the whole prompt through the model at once. The weights now serve thousands of tokens, and the step waits for
+# compute instead. For $P$ tokens of the dense model in FP8 on one Trainium2 chip, at a share $\eta$ of 48 %, the products
+# alone take
+#
+# $$ t = \frac{2\,N\,P}{n\,p\,\eta}
+#    = \frac{2 \times 68.45\times10^{9} \times 4096}{1299\ \mathrm{TFLOP/s} \times 0.4836} = 893\ \mathrm{ms} . $$
+#
+# Attention, exchanges and a constant per layer come on top. Neuron compiles graphs for powers of two and pads a prompt to the
+# next one, so a prompt just past a power of two pays for nearly twice its length.
+
+# %% tags=["hide-input"]
+linear_s = 2 * 68.45e9 * 4096 / (1299e12 * 0.4836)
+whole = tm.prefill("llama-3.3-70b", "trn2.48xlarge", tm.Mapping(tp=4), input_tokens=4096, precision="fp8")
+attention_s = sum(float(line.compute_s) for name, line in whole.breakdown().items() if name.endswith(" attention"))
+assert abs((linear_s + attention_s) / float(whole.compute_s) - 1) < 0.005
+
+# %% tags=["hide-input"]
+charts.table(
+    errors, caption="Errors of decode steps, each configuration counted once", download="errors", file_only=True
+)
+
+# %% [markdown]
 # ## Notation
 
 # %% tags=["hide-input"]

@@ -301,8 +301,8 @@ charts.bars(
 #
 # ```{admonition} Answer
 # :class: dropdown
-# The lower rate is the core's part of HBM, 362.5 GB/s. Rows of 256 B reach $256/2{,}485 = 10.3\,\%$ of it, so 1 MiB takes 28 µs, and
-# 1.3 µs to start.
+# The lower rate is the core's part of HBM, 362.5 GB/s. Rows of 256 B reach $256/2{,}485 = 10.3\,\%$ of it. One MiB takes 28 µs, and
+# the start another 1.3 µs.
 # ```
 #
 # **3.** By what factor does W4A8 speed up a decode step that reads nothing but weights, compared with MXFP8?
