@@ -254,7 +254,7 @@ def test_a_chapter_takes_what_a_scenario_states_under_its_own_names(file):
         "systems": ["hgx-h200", "trn2.48xlarge"],
         "input_tokens": 1000,
         "output_tokens": 256,
-        "tokens_per_s_per_user": [40],
+        "tokens_per_s_per_user": 40,
         "pricing": "spot",
         "prices": ["usd_per_chip_h[trn2.3xlarge]=1.5"],
     }
@@ -262,7 +262,7 @@ def test_a_chapter_takes_what_a_scenario_states_under_its_own_names(file):
     goodput, training = (scenarios.parameters_of(one, slug).parameters for slug in ("goodput", "training"))
     assert (goodput["chips"], goodput["swap"]) == (4096, "drain")
     assert (training["chips"], training["tokens"], training["seq"]) == (64, 2e12, 4096)
-    assert scenarios.parameters_of(one, "serving").parameters["interactivity_tokens_per_s"] == [40]
+    assert scenarios.parameters_of(one, "serving").parameters["tokens_per_s_per_user"] == 40
     assert "stack" not in scenarios.parameters_of(one, "serving").parameters  # which takes one software
     assert scenarios.parameters_of(one, "scale-out").parameters == {"system": "trn2.3xlarge", "models": ["qwen2.5-7b"]}
 

@@ -21,8 +21,18 @@ CASES = [
 ]
 
 
-def grid(model, system, kind, precision, request, **more):
-    return frontier_grid([model], [system], request, [kind], [precision], **more)
+def asks(request, speeds=SPEEDS):
+    """What the chapter asks of each combination: the comparison of a system at several promises."""
+
+    def ask(model, system, software, precision):
+        return tm.compare(model, request, system, speeds=speeds, efficiencies=software, precision=precision)
+
+    return ask
+
+
+def grid(model, system, kind, precision, request, speeds=SPEEDS):
+    more = {"tokens": request.longest_context, "software": [kind], "precisions": [precision]}
+    return frontier_grid(asks(request, speeds), tm.tco, [model], [system], **more)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -89,7 +99,7 @@ def test_what_is_too_large_says_by_how_much():
 
 def test_a_speed_that_nothing_reaches_says_what_does():
     """The step of the fastest mapping on an empty server is the end of all promises."""
-    table = grid("llama-3.1-8b", "trn1.32xlarge", "public", "bf16", SHORT, tokens_per_s_per_user=[1e6])
+    table = grid("llama-3.1-8b", "trn1.32xlarge", "public", "bf16", SHORT, speeds=[1e6])
     (why,) = table.why
     best = tm.plan("llama-3.1-8b", tm.Request(3584, 512, 1e6), "trn1.32xlarge", precision="bf16").best
     assert why == f"at most {best.tokens_per_s_per_user:.3g} tokens/s for a user"
@@ -97,16 +107,17 @@ def test_a_speed_that_nothing_reaches_says_what_does():
 
 def test_a_format_that_a_chip_lacks_and_a_length_that_a_model_lacks_are_refused():
     """Trainium1's page prints no FP8 peak; Llama-3.1 ends at 128 Ki tokens."""
-    ask = ["llama-3.1-8b"], ["trn1.32xlarge"]
-    why = frontier_grid(*ask, SHORT, ["public"], ["bf16", "fp8"], [20.0]).set_index("precision").why
+    ask = asks(SHORT, [20.0]), tm.tco, ["llama-3.1-8b"], ["trn1.32xlarge"]
+    more = {"tokens": SHORT.longest_context, "software": ["public"]}
+    why = frontier_grid(*ask, **more, precisions=["bf16", "fp8"]).set_index("precision").why
     assert why["bf16"] == ""
     assert why["fp8"].endswith("not in fp8")
-    long = frontier_grid(*ask, tm.Request(2**17, 1), ["public"], ["bf16"], [20.0])
+    long = frontier_grid(*ask, **more | {"tokens": 2**17 + 1}, precisions=["bf16"])
     assert long.why.tolist() == ["llama-3.1-8b has contexts of up to 131,072 tokens"]
 
 
 def test_a_chip_without_such_software_says_so():
-    table = frontier_grid(["llama-3.1-8b"], ["tpu-v6e-pod"], SHORT, ["hand-tuned"], ["bf16"])
+    table = grid("llama-3.1-8b", "tpu-v6e-pod", "hand-tuned", "bf16", SHORT)
     assert table.why.tolist() == ["no hand-tuned software of TPU v6e (Trillium) is described"]
 
 
@@ -123,11 +134,12 @@ def test_half_the_bandwidth_is_twice_the_memory_time():
 
 
 def test_what_is_named_twice_stands_once_and_what_is_unknown_is_refused():
-    once = grid("llama-3.1-8b", "trn1.2xlarge", "public", "bf16", tm.Request(512, 128))
-    ask = ["llama-3.1-8b"] * 2, ["trn1.2xlarge"] * 2, tm.Request(512, 128), ["public"] * 2, ["bf16"] * 2
-    assert len(frontier_grid(*ask, [*SPEEDS, *SPEEDS])) == len(once)
-    odd = {"stack_kinds": ["fast"], "request": 512, "tokens_per_s_per_user": [0], "precisions": ["fp9"], "models": []}
-    for name, value in odd.items():
-        known = {"models": ["llama-3.1-8b"], "systems": ["trn1.2xlarge"], "request": tm.Request(512, 128)}
-        with pytest.raises(ValueError, match=name.rstrip("s") if name != "tokens_per_s_per_user" else name):
-            frontier_grid(**known | {name: value})
+    request = tm.Request(512, 128)
+    once = grid("llama-3.1-8b", "trn1.2xlarge", "public", "bf16", request)
+    ask = asks(request, [*SPEEDS, *SPEEDS]), tm.tco, ["llama-3.1-8b"] * 2, ["trn1.2xlarge"] * 2
+    twice = {"tokens": 640.0, "software": ["public"] * 2, "precisions": ["bf16"] * 2}
+    assert len(frontier_grid(*ask, **twice)) == len(once)
+    for name, value in {"software": ["fast"], "precisions": ["fp9"], "models": [], "systems": ["none"]}.items():
+        known = {"models": ["llama-3.1-8b"], "systems": ["trn1.2xlarge"], "tokens": 640.0}
+        with pytest.raises(ValueError, match=name.rstrip("s")):
+            frontier_grid(asks(request), tm.tco, **known | {name: value})

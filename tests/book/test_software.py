@@ -238,19 +238,6 @@ def test_chapters_print_one_answer(experts):
     assert cost[["system", "software", "reason"]].equals(ours[["system", "software", "reason"]])
 
 
-def test_the_chapter_on_serving_says_of_public_software_what_the_answers_say():
-    """Its frontier of the racks, read at 20 tokens/s a user, for its own request."""
-    served = download("serving", "experts")
-    experts = software_kinds.answers("deepseek-v3", tm.Request(3584, 512))
-    public = experts[experts.software == "public"].set_index(["promised_tokens_per_s_per_user", "system"])
-    both = served[served.promised_tokens_per_s_per_user.isin(software_kinds.SPEEDS)]
-    both = both[both.system.isin(software_kinds.EXPERTS)]
-    assert len(both) >= 3
-    for line in both.itertuples():
-        expected = public.tokens_per_s_per_chip[line.promised_tokens_per_s_per_user, line.system]
-        assert line.tokens_per_s_per_chip == pytest.approx(expected, rel=1e-5)
-
-
 def test_a_shared_point_is_the_tuned_batch_or_the_half_of_it_that_has_room():
     line = {"system": "trn2.48xlarge", "software": "hand-tuned", "tokens_per_s_per_chip": 1.0, "tp": 8, "ep": 1} | {
         "pp": 1,

@@ -1,4 +1,4 @@
-"""Serving studies: sums, limits and hand-made numbers."""
+"""Serving: sums, limits and hand-made numbers of the calls that the chapter makes, and the tables that it shapes."""
 
 import numpy as np
 import pandas as pd
@@ -6,6 +6,8 @@ import pytest
 
 import trnmodel as tm
 from trnbook.chapters import serving
+from trnbook.shared import case
+from trnmodel.evidence.tables import OUTSIDE, accuracy
 from trnmodel.search import deployments
 from trnmodel.search.frontier import frontiers
 from trnmodel.search.grid import expert_degrees
@@ -18,24 +20,21 @@ REQUEST = tm.Request(**SHAPE)
 
 
 def test_frontier_is_one():
-    systems, speeds = ["trn1.32xlarge", "trn3-nl32x2-torus"], [5.0, 10.0, 20.0]
-    table = serving.in_each("deepseek-v3", tm.Request(3584, 512), systems, speeds, ["bf16", "mxfp8"])
-    assert set(zip(table.system, table.precision, strict=True)) == {
-        ("trn3-nl32x2-torus", "bf16"),
-        ("trn3-nl32x2-torus", "mxfp8"),
-    }
-    for _, line in table.groupby("precision"):
-        assert line.promised_tokens_per_s_per_user.is_monotonic_increasing
-        assert line.tokens_per_s_per_chip.is_monotonic_decreasing
-    assert (table.batch >= table.ep).all()
-    assert (table.tokens_per_s_per_user >= table.promised_tokens_per_s_per_user * (1 - 1e-9)).all()
-    assert (table.tokens_per_s_per_chip < table.decode_tokens_per_s_per_chip).all()
+    speeds = [5.0, 10.0, 20.0]
+    for precision in ("bf16", "mxfp8"):
+        ask = {"speeds": speeds, "precision": precision}
+        table = tm.compare("deepseek-v3", tm.Request(3584, 512), "trn3-nl32x2-torus", **ask).to_frame()
+        assert table.promised_tokens_per_s_per_user.is_monotonic_increasing
+        assert table.tokens_per_s_per_chip.is_monotonic_decreasing
+        assert (table.batch >= table.ep).all()
+        assert (table.tokens_per_s_per_user >= table.promised_tokens_per_s_per_user * (1 - 1e-9)).all()
+        assert (table.tokens_per_s_per_chip < table.decode_tokens_per_s_per_chip).all()
 
 
 def test_a_row_of_a_frontier_is_the_answer_of_the_plan():
     """The same request has one number, one band and one chance, whoever asks."""
+    row = frontiers(LLAMA.model, REQUEST, ["trn2.48xlarge"], [20.0], ["bf16"]).iloc[0]
     ask = {"precision": "bf16", "efficiencies": None}
-    row = serving.fronts(LLAMA, REQUEST, ["trn2.48xlarge"], [20.0]).iloc[0]
     best = tm.plan(LLAMA.model, tm.Request(**SHAPE, tokens_per_s_per_user=20), "trn2.48xlarge", **ask).best
     assert [row.tp, row.ep, row.batch, row.option] == [best.tp, best.ep, best.batch, best.option.name]
     ends = row.tokens_per_s_per_chip_low, row.tokens_per_s_per_chip, row.tokens_per_s_per_chip_high
@@ -71,16 +70,18 @@ def test_the_rate_that_fills_a_replica_has_the_band_of_its_times():
     assert row.requests_per_s_low < row.requests_per_s < row.requests_per_s_high
 
 
-def test_load_curves_rise_to_saturation():
-    curves = serving.load_curves(LLAMA, 16, REQUEST, shares=[0.1, 0.5, 0.9, 1.2])
-    for mode, line in curves.groupby("mode"):
-        assert line.valid.tolist()[:3] == [True] * 3
-        if mode != "static batch":
-            assert not line.valid.iloc[-1]
-            assert line.ttft_p99_s.iloc[:3].is_monotonic_increasing
-    long = serving.percentiles(curves, "ttft_p50_s", "ttft_p99_s", ("median", "99th percentile"))
-    wide = long.pivot(index=["mode", "requests_per_s"], columns="percentile", values="time_s")
-    assert (wide["99th percentile"] >= wide["median"]).all()
+def test_times_rise_with_the_load_and_end_where_a_replica_is_full():
+    full = deployments.saturation(LLAMA, 16, REQUEST).requests_per_s[0]
+    arriving = tm.Request(**SHAPE, requests_per_s=full * np.array([0.1, 0.5, 0.9, 1.2]))
+    served = tm.serve(**LLAMA.ask, request=arriving, max_batch=16)
+    assert served.valid.tolist() == [True, True, True, False]
+    times = serving.over_load(served, 0.02)
+    wide = times.pivot(index="requests_per_s", columns="what", values="time_s")
+    assert len(wide) == 3
+    assert wide[serving.TIMES["ttft_p99_s"]].is_monotonic_increasing
+    assert wide[serving.TIMES["tpot_mean_s"]].is_monotonic_increasing
+    assert (wide[serving.TIMES["ttft_p99_s"]] >= wide[serving.TIMES["ttft_p50_s"]]).all()
+    assert set(wide["each further token, promised"]) == {0.02}
 
 
 def test_drafts_that_are_never_accepted_cost():
@@ -91,21 +92,11 @@ def test_drafts_that_are_never_accepted_cost():
 
 
 def test_prefill_apart_by_hand():
-    """327,680 B a token x 1,024 tokens over EFA, and prefill time x batch / (output x step) machines a machine."""
+    """327,680 B per token x 1,024 tokens over EFA, and prefill time x batch / (output x step) replicas per replica."""
     row = deployments.split_phases(LLAMA, ["trn2.48xlarge"], 16, **SHAPE).iloc[0]
     assert row.transfer_bytes == pytest.approx(327680 * 1024)
     chips = row.prefill_s * 16 / (256 * row.step_s) * np.ceil(row.prefill_tp / 4) / 16
     assert row.prefill_chips_per_decode_chip == pytest.approx(chips)
-
-
-def test_collectives_of_experts_follow_the_all_to_all_of_the_fabric():
-    """A chip gets 529 GB/s of an all-to-all in an NL32 rack and 252 GB/s on the torus: 2.1 at most, latency apart."""
-    systems = ["trn3-nl32x2-torus", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160"]
-    table = serving.expert_networks("deepseek-v3", systems, 4096.0, [32, 64], [64.0], "mxfp8")
-    times = table.set_index(["system", "chips"]).network_s
-    assert 1.5 < times[systems[0], 32] / times[systems[1], 32] < 2.1
-    assert times[systems[0], 64] / times[systems[1], 64] == pytest.approx(1, abs=0.15)
-    assert times[systems[2], 64] < times[systems[1], 64]
 
 
 def test_percentiles_of_a_static_batch():
@@ -129,83 +120,6 @@ def test_percentiles_of_a_static_batch():
     assert float(busy.ttft_p99_s) == pytest.approx(float(busy.prefill_s) + busy.stack.server_first_token_s + late_s)
 
 
-def line(system, each, user, **more):
-    ends = {"tokens_per_s_per_chip_low": each / 2, "tokens_per_s_per_chip_high": each * 2, "basis": "measured"}
-    ends["chance"] = 0.9
-    return {"system": system, "tokens_per_s_per_chip": each, "tokens_per_s_per_user": user, "tp": 8.0} | ends | more
-
-
-def test_systems_stand_side_by_side_at_one_speed():
-    nothing = dict.fromkeys(["tp", "ep", "batch", *serving.YIELD], np.nan)
-    rows = [line("a", 40.0, 25.0, ep=1.0, batch=4.0), line("b", 20.0, 25.0) | nothing]
-    table = pd.DataFrame(rows).assign(promised_tokens_per_s_per_user=20.0)
-    found = serving.by_speed(table, {"a": "A", "b": "B", "c": "C"}, {"c": "does not fit: 412 of 96 GiB"})
-    assert found.to_dict("records") == [
-        {
-            "promised_tokens_per_s_per_user": 20.0,
-            "A": "40 (20 to 80): TP 8, batch 4",
-            "B": "too slow",
-            "C": "does not fit: 412 of 96 GiB",
-        }
-    ]
-
-
-def test_claims_follow_the_ranking():
-    called = {"a": "A", "b": "B"}
-    ranked = [pd.DataFrame([line("a", 30.0, 25.0), line("b", each, 25.0)]) for each in (10.0, 29.5)]
-    assert serving.claim(ranked[0], called) == "A yields 3 times the next"
-    assert serving.claim(ranked[1], called) == "A and B tie"
-    assert serving.claim(ranked[0].head(1), called) == "A alone is so fast"
-    first = pd.Series(line("a", 30.0, 25.0, ep=1.0, batch=4.0))
-    assert serving.describe_line(first, called, True) == (
-        "A with 30 (15 to 60; measured) tokens/s per paid chip, TP 8, batch 4, promise kept in 90% of the draws"
-    )
-    sure = serving.describe_line(first.replace(0.9, 1.0), called, True)
-    assert sure == "A with 30 (15 to 60; measured) tokens/s per paid chip, TP 8, batch 4"
-    assert serving.describe_line(first, called, False) == "A with at most 25 tokens/s for a user, TP 8, batch 4"
-
-
-def test_gains_are_over_bf16_of_the_same_system():
-    made = [("a", "bf16", 10.0), ("a", "fp8", 25.0), ("b", "bf16", 4.0), ("b", "fp8", 6.0), ("c", "fp8", 9.0)]
-    rows = [line(system, each, 25.0, precision=dtype) for system, dtype, each in made]
-    found = serving.gains(pd.DataFrame(rows))
-    assert found == {("a", "fp8"): 2.5, ("b", "fp8"): 1.5}
-    assert serving.most(found) == "Smaller weights yield more: fp8 2.5 times BF16"
-    assert serving.most({}) == serving.most({("a", "fp8"): 1.01}) == "No precision yields more here"
-    assert serving.by_system(found, {"a": "A", "b": "B"}) == "A 2.5 in fp8; B 1.5 in fp8"
-    assert serving.gains(pd.DataFrame(rows[1:2])) == {}
-
-
-def test_collectives_are_compared_where_both_systems_have_them():
-    rows = [("a", 8, 1, 1.0), ("b", 8, 1, 2.0), ("a", 8, 2, 2.0), ("b", 8, 2, 6.0), ("a", 8, 4, 9.0), ("b", 16, 1, 1.0)]
-    wires = pd.DataFrame(rows, columns=["system", "chips", "batch_per_chip", "network_s"])
-    assert serving.slower(wires, "b", "a") == {8: 3.0}
-    assert serving.slower(wires, "b", "a", most=1) == {8: 2.0}
-    assert serving.slower(wires, "b", "x") == {}
-
-
-def test_a_system_is_asked_in_a_format_that_its_chip_has():
-    d = Deployment(model="llama-3.1-405b", system="trn3-nl32x2-torus", mapping=tm.Mapping(tp=64), precision="mxfp8")
-    names = ["trn1.32xlarge", "trn2.48xlarge", "trn3-nl32x2-torus"]
-    table = serving.fronts(d, tm.Request(3584, 512), names, [1.0, 10.0])
-    assert table.groupby("system").precision.unique().map(list).to_dict() == {
-        "trn2.48xlarge": ["bf16"],
-        "trn3-nl32x2-torus": ["mxfp8"],
-    }
-    why = serving.refused(d, tm.Request(3584, 512), table, names)
-    assert list(why) == ["trn1.32xlarge"]
-    need, have = (float(word.replace(",", "")) for word in why["trn1.32xlarge"].split() if word[0].isdigit())
-    assert (have, need > 405.85e9 * 2 / 2**30) == (16 * 32, True)
-
-
-def test_a_draft_needs_room_and_length():
-    short = Deployment(model="gpt2", system="inf2.xlarge", mapping=tm.Mapping())
-    assert "ends at 1,024" in serving.no_draft(short, tm.model("gpt2"), 1, 2000)
-    small = Deployment(model="llama-3.1-8b", system="inf2.24xlarge", mapping=tm.Mapping(tp=8))
-    why = serving.no_draft(small, tm.model("llama-3.1-70b"), 1, 512)
-    assert why.startswith("llama-3.1-70b, TP 8: does not fit: ")
-
-
 def test_graphs_end_where_the_longest_context_does():
     """A graph for 9,216 tokens reads a cache of as many; without an end it is compiled for 16,384."""
     row = frontiers("llama-3.1-70b", tm.Request(9200, 16), ["trn2.48xlarge"], [20.0]).iloc[0]
@@ -219,10 +133,73 @@ def test_graphs_end_where_the_longest_context_does():
     assert alone[1] > 1.2 * alone[0]
 
 
-def test_the_fastest_choice_of_each_system_where_no_promise_is_kept():
-    """No mapping is faster for a user than the one that comes nearest to a promise which nobody keeps."""
-    found = serving.fastest(LLAMA, REQUEST, ["trn1.32xlarge", "trn2.48xlarge"])
-    assert found.system.tolist() == ["trn2.48xlarge", "trn1.32xlarge"]
-    assert found.tokens_per_s_per_user.is_monotonic_decreasing
-    reached = serving.fronts(LLAMA, REQUEST, ["trn2.48xlarge"], [found.tokens_per_s_per_user.iloc[0] * 1.001])
-    assert reached.empty
+def test_the_fastest_user_of_a_system_that_keeps_no_promise_is_named():
+    """No user is faster than on an empty server of the mapping that comes nearest to a promise which nobody keeps."""
+    plan = tm.plan("llama-3.1-8b", tm.Request(512, 128, tokens_per_s_per_user=1e5), "trn2.48xlarge")
+    most = plan.best.tokens_per_s_per_user
+    assert serving.unreached(plan).endswith(f"at most {most:,.0f}, on an empty server")
+    kept = tm.plan("llama-3.1-8b", tm.Request(512, 128, tokens_per_s_per_user=most * 0.99), "trn2.48xlarge")
+    assert kept.reached
+    large = tm.plan("llama-3.1-405b", tm.Request(512, 128, tokens_per_s_per_user=1), "trn1.2xlarge")
+    assert serving.unreached(large).startswith("llama-3.1-405b on trn1.2xlarge: does not fit: ")
+
+
+def test_the_card_has_the_numbers_of_the_case():
+    best = case.choice("llama-3.3-70b", "trn2.48xlarge")
+    card = serving.headline(best)
+    assert f"**{best.tokens_per_s_per_chip:.0f} tokens/s per chip**" in card
+    assert f"{best.ttft_s:.1f} s at the 99th percentile" in card
+    assert f"{100 * best.chance:.3g} % of the draws" in card
+
+
+def test_lines_of_the_case_are_those_of_a_server_at_its_planned_load():
+    key = "deepseek-v3", "trn2.48xlarge"
+    best = case.choice(*key)
+    ask = {"max_batch": best.batch, "precision": best.precision, "efficiencies": best.option.id}
+    served = tm.serve(key[0], case.request(key[0]), key[1], best.degrees, **ask)
+    row = serving.lines({key: served}).iloc[0]
+    little = float(best.requests_per_s_per_replica) * 512 / best.tokens_per_s_per_user
+    assert [row.slots, row.slots_in_use] == pytest.approx([16, little])
+    with pytest.raises(AssertionError):
+        serving.lines({("llama-3.3-70b", "trn2.48xlarge"): served})
+
+
+def test_whole_requests_make_less_than_decode_alone():
+    promises = tm.compare("llama-3.1-8b", REQUEST, "trn2.48xlarge", speeds=[10, 40, 1e6])
+    table = serving.with_and_without_prompts(promises.to_frame(bands=True))
+    wide = table.pivot(index="promised_tokens_per_s_per_user", columns="what", values="tokens_per_s_per_chip")
+    assert wide.index.tolist() == [10, 40]
+    assert (wide["whole requests"] < wide["decode alone"]).all()
+    whole = table[table.what == "whole requests"]
+    assert (whole.tokens_per_s_per_chip_low < whole.tokens_per_s_per_chip_high).all()
+
+
+def test_a_change_that_breaks_the_promise_has_no_figures():
+    kept, broken = (
+        serving.row("a", tm.plan("llama-3.1-8b", tm.Request(512, 128, tokens_per_s_per_user=v), "trn2.48xlarge"))
+        for v in (20, 1e5)
+    )
+    assert kept["what"] == "a"
+    assert kept["tokens_per_s_per_chip_low"] < kept["tokens_per_s_per_chip"] < kept["tokens_per_s_per_chip_high"]
+    assert broken == {"what": "a: too slow for a user at any load"}
+
+
+def test_measured_servers_are_those_of_the_table_of_errors():
+    """The same configurations, counted once: the median error of the accuracy table."""
+    rows = pd.DataFrame(
+        {
+            "configuration": ["a", "a", "a", "b", "c"],
+            "value": [10.0, 20.0, 40.0, 5.0, 5.0],
+            "predicted": [20.0, 20.0, 20.0, 6.0, 6.0],
+            "error": [1.0, 0.0, -0.5, 0.2, 0.2],
+            "weight": [1.0, 1.0, 1.0, 1.0, 0.0],
+            "use": serving.THROUGHPUT,
+            "unit": ["tokens/s"] * 5,
+        }
+    ).assign(skipped="", model="m", chip="trainium2", source="page", basis="measured")
+    found = serving.measured(rows).sort_values("configuration")
+    assert found.measured_tokens_per_s.tolist() == [20.0, 5.0]  # the middle of three; what has no weight does not count
+    table = accuracy().set_index(["group", "split"])
+    first = serving.errors().iloc[0]
+    assert first.median_error == table.median_error[serving.THROUGHPUT, OUTSIDE]
+    assert f"{first.configurations} configurations" in serving.half_of(serving.errors())

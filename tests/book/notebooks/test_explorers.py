@@ -14,15 +14,19 @@ from trnbook.chapters.serving_explorer import frontier_grid
 from trnbook.charts.display import VEGALITE_MIME, mimebundle, script_json
 
 MOST_BYTES = 300_000
-ASK = ["llama-3.1-8b", "deepseek-v3"], ["trn1.32xlarge", "trn3-nl72x2-pcie160"], tm.Request(3584, 512)
-MORE = ["public", "ideal"], ["bf16", "fp8"], [10.0, 20.0, 40.0, 80.0]
+REQUEST, SPEEDS = tm.Request(3584, 512), [10.0, 20.0, 40.0, 80.0]
+ASK = {"models": ["llama-3.1-8b", "deepseek-v3"], "systems": ["trn1.32xlarge", "trn3-nl72x2-pcie160"]}
+ASK |= {"software": ["public", "ideal"], "precisions": ["bf16", "fp8"], "tokens": REQUEST.longest_context}
 PEAKS = {"peak_flop_per_s": 667e12, "hbm_bytes_per_s": 2.9e12, "estimate": False}
 PEAKS |= {f"ridge_flop_per_byte{end}": 230.0 for end in ("", "_low", "_high")}
 
 
 @pytest.fixture(scope="module")
 def grid():
-    return frontier_grid(*ASK, *MORE)
+    def ask(model, system, software, precision):
+        return tm.compare(model, REQUEST, system, speeds=SPEEDS, efficiencies=software, precision=precision)
+
+    return frontier_grid(ask, tm.tco, **ASK)
 
 
 def spec(grid, chosen=(), **more):

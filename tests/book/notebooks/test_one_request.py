@@ -21,10 +21,6 @@ SPEEDS = ("promised_tokens_per_s_per_user", "wanted_tokens_per_s_per_user")
 SAME = "tokens_per_s_per_chip tokens_per_s_per_user chance ttft_s prefill_utilisation decode_tokens_per_s_per_chip"
 PLACE = ("tp", "ep", "pp", "cp", "batch")
 TABLES = {  # chapter and download, with the parameter that names its model where no column does
-    "serving/interactivity": "model",
-    "serving/experts": "experts_model",
-    "serving/trays": "experts_model",
-    "serving/precisions": "model",
     "cost/rent-rows": "",
     "software/three-experts": "experts_model",
     "software/three-dense": "model",

@@ -1,0 +1,350 @@
+"""Tables of the chapter on the choice of a system: who is best, how many and what bill, what fits, what flips it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from trnbook.chapters import common
+from trnmodel.catalog.systems import System
+from trnmodel.catalog.systems import system as read_system
+from trnmodel.evidence.score import counted
+from trnmodel.models.transformer import Transformer
+from trnmodel.result import tidy
+from trnmodel.search.choice import Choice
+from trnmodel.steps.mapping import Mapping as Degrees
+from trnmodel.steps.rank import site
+from trnmodel.units import format_digits
+
+if TYPE_CHECKING:
+    from trnmodel.search.compare import Comparison
+    from trnmodel.search.flips import Flips
+    from trnmodel.search.plan import Plan
+    from trnmodel.search.token_cost import TokenCosts
+    from trnmodel.steps.answers import MemoryFit
+
+TIED = 1.01  # ratio up to which two systems do the same
+KINDS = {  # of bytes that a rank stores
+    "weights": ["weight_bytes"],
+    "cache": ["cache_bytes"],
+    "everything else": ["scratchpad_bytes", "collective_buffer_bytes", "ring_bytes", "code_bytes", "runtime_bytes"],
+}
+CHECKED = {  # uses of measured rows that no fit has read
+    "serving, throughput": "configurations of servers on Neuron chips",
+    "serving, TTFT in a queue": "first tokens in their queues",
+    "GPUs in tables of Trainium": "GPUs that such pages measured too",
+}
+
+
+def unreached(plan: Plan) -> str:
+    """Return why no Trainium system keeps the promise, and what comes nearest.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> print(unreached(tm.plan("llama-3.1-8b", tm.Request(512, 128, tokens_per_s_per_user=1e5))).partition(":")[0])
+    no Trainium system gives each user 100,000 tokens/s of llama-3.1-8b
+    """
+    speed, model = plan.request.tokens_per_s_per_user, plan.model.id
+    if plan.best is None:
+        return f"{model} fits on no Trainium system: {plan.nearest or '; '.join(plan.refused.values())}"
+    most = max(plan.choices, key=lambda c: c.tokens_per_s_per_user)
+    fastest = f"at most {format_digits(most.tokens_per_s_per_user, 3)} on {most.place}, on an empty server"
+    return f"no Trainium system gives each user {speed:,g} tokens/s of {model}: {fastest}"
+
+
+def one_per_chip(plan: Plan) -> list[Choice]:
+    """Return the best choice of each kind of chip that keeps the promise, GPUs included, the best first.
+
+    Of systems of a chip that tie it is the plan's best, or the best for rent.
+
+    Examples
+    --------
+    >>> from trnbook.shared import case
+    >>> import trnmodel as tm
+    >>> plan = tm.plan("llama-3.3-70b", case.request("llama-3.3-70b"))
+    >>> chips = [c.system.chip.id for c in one_per_chip(plan)]
+    >>> len(chips) == len(set(chips)), {"trainium2", "trainium3", "b200"} <= set(chips)
+    (True, True)
+    """
+    best: dict[str, Choice] = {}
+    for c in sorted((c for c in (*plan.choices, *plan.gpus) if c.valid), key=lambda c: -c.tokens_per_s_per_chip):
+        best.setdefault(c.system.chip.id, c)
+    for first in (plan.for_rent, plan.best):  # of systems that tie
+        if first is not None and first.valid and same(first, best[first.system.chip.id]):
+            best[first.system.chip.id] = first
+    return list(best.values())
+
+
+def same(one: Choice, other: Choice) -> bool:
+    """Whether two choices make the same per chip, within a percent."""
+    ratio = one.tokens_per_s_per_chip / other.tokens_per_s_per_chip
+    return 1 / TIED <= ratio <= TIED
+
+
+def headline(plan: Plan, rented: TokenCosts) -> str:
+    """Return the card that opens the chapter: the best Trainium, the best GPU, the cheapest to rent, how sure it is."""
+    best, speed = plan.best, plan.request.tokens_per_s_per_user
+    assert best is not None
+    gpus = [c for c in plan.gpus if c.valid]
+    rival = (
+        f"{gpus[0].system.name}, {format_digits(gpus[0].tokens_per_s_per_chip, 3)} tokens/s per chip" if gpus else ""
+    )
+    shown = {c.system.id for c in one_per_chip(plan)}
+    priced = [one for one in rented.of("public") if one.system.id in shown and not one.rent.why and np.all(one.valid)]
+    cheap = min(priced, key=lambda one: float(one.generated_usd_per_mtoken), default=None)
+    rent = (
+        f"**To rent today**, {cheap.system.name} is the cheapest of all with a published price, "
+        f"at \\${float(cheap.generated_usd_per_mtoken):.2f} per million tokens."
+        if cheap
+        else "**To rent today**, none of them has a published price."
+    )
+    low, high = (format_digits(float(end), 2) for end in best.ends(best.FIGURE))
+    holds = "all" if best.chance >= 0.9995 else f"{100 * best.chance:.3g} %"
+    sure = (
+        "**How sure?** The times of the software are uncertain, so we draw them a thousand times. "
+        f"The promise holds in {holds} of the draws. "
+        f"Nine in ten of these give {low} to {high} tokens/s per chip. "
+        f"The constants of the software, `{best.stack.id}`, are our own estimates (D)."
+    )
+    announced = "" if best.system.status == "for rent" else f" ({best.system.status})"
+    return common.card(
+        f"{format_digits(best.tokens_per_s_per_chip, 3)} tokens/s per chip",
+        f"{best.system.name}{announced}, the best Trainium system for `{plan.model.id}` at {speed:,g} tokens/s "
+        "per user",
+        mark=str(best.basis),
+        rank="Best GPU",
+        rival=rival,
+        alone="" if rival else "no GPU that we know keeps this promise",
+        proof="Check against numbers that are not ours",
+        more=f"{rent}\n\n{sure}",
+    )
+
+
+def leaders(plan: Plan) -> list[str]:
+    """Return the systems that a chart highlights: the best Trainium and the best GPU."""
+    return [c.system.id for c in (*plan.choices[:1], *plan.gpus[:1]) if c.valid]
+
+
+def frontier(promises: Comparison) -> pd.DataFrame:
+    """Return what each system makes per chip over the promised speed, where it keeps the promise."""
+    table = promises.to_frame()
+    columns = ["promised_tokens_per_s_per_user", "tokens_per_s_per_chip", "system"]
+    return table.loc[table.valid.astype(bool), columns]
+
+
+def ranking(shown: Sequence[Choice], rented: TokenCosts, owned: Mapping[str, TokenCosts]) -> pd.DataFrame:
+    """Return choices from best to worst, those that tie with an equals sign, and what a million tokens cost.
+
+    Parameters
+    ----------
+    shown : sequence of Choice
+        The choices of the rows. [-]
+    rented : TokenCosts
+        Costs to a renter. [-]
+    owned : mapping
+        Costs to an owner, by system. [-]
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        order, system, chips, tokens_per_s_per_chip with its ends, rent_usd_per_mtoken, owner_usd_per_mtoken, ttft_s,
+        energy_j_per_token, chance. [-]
+    """
+    rows = []
+    for c in sorted(shown, key=lambda c: -c.tokens_per_s_per_chip):
+        better = sum(other.tokens_per_s_per_chip > TIED * c.tokens_per_s_per_chip for other in shown)
+        ties = any(other is not c and same(other, c) for other in shown)
+        row: dict[str, Any] = {"order": f"{better + 1}{' =' * ties}", "system": c.system.id, "chips": c.chips}
+        row |= c.banded("tokens_per_s_per_chip")
+        row["rent_usd_per_mtoken"] = float(rented[c.system.id, "public"].generated_usd_per_mtoken)
+        row["owner_usd_per_mtoken"] = float(owned[c.system.id][c.system.id, "public"].generated_usd_per_mtoken)
+        row |= {"ttft_s": c.ttft_s, "energy_j_per_token": float(c.energy().server_j_per_token), "chance": c.chance}
+        rows.append(row)
+    return tidy(rows)
+
+
+def bills(sized: Plan) -> pd.DataFrame:
+    """Return how many instances serve the users on each kind of chip, the bill of a month, and the power.
+
+    The lowest rent comes first, then the lowest cost to an owner.
+    """
+    rows = []
+    for c in one_per_chip(sized):
+        capacity = sized.capacity_of(c)
+        row: dict[str, Any] = {"system": c.system.id, "status": c.system.status} | capacity.banded("instances")
+        row |= {"chips": capacity.chips, "usd_per_month": capacity.usd_per_month}
+        row |= {"owned_usd_per_month": capacity.owned_usd_per_month, "mean_site_w": capacity.mean_site_w}
+        rows.append(row)
+    return tidy(rows).sort_values(["usd_per_month", "owned_usd_per_month"], ignore_index=True)
+
+
+def stretched(model: Transformer, tokens: float) -> Transformer:
+    """Return a model with room for a context, which stretched positions (YaRN) give at no cost of memory.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> stretched(tm.model("qwen3-235b-a22b"), 65_536).max_context
+    65536
+    """
+    return replace(model, max_context=int(tokens)) if 0 < model.max_context < tokens else model
+
+
+def candidates(answer: Plan, system: str | System) -> dict[str, Degrees]:
+    """Return mappings to compare on one system: the plan's, and tensor parallelism over all ranks, half, a quarter.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> answer = tm.plan("llama-3.1-8b", tm.Request(1024, 128), "trn2.48xlarge")
+    >>> list(candidates(answer, "trn2.48xlarge"))[1:]
+    ['TP 16', 'TP 32', 'TP 64']
+    """
+    ranks = _ranks(system)
+    mappings = {}
+    if answer.best is not None:
+        d = answer.best.degrees
+        parts = [f"{name.upper()} {getattr(d, name):g}" for name in ("tp", "ep", "pp", "cp") if getattr(d, name) > 1]
+        mappings[f"{' x '.join(parts) or 'TP 1'}, the plan's"] = d
+    whole = 2 ** int(np.log2(ranks))
+    taken = {(float(d.tp), float(d.ep)) for d in mappings.values()}
+    return mappings | {
+        f"TP {tp}": Degrees(tp=tp) for tp in (whole // 4, whole // 2, whole) if tp >= 1 and (tp, 1) not in taken
+    }
+
+
+def stored(answer: Plan) -> str:
+    """Return the precision of a plan; of one that fits nothing, FP8."""
+    return answer.best.precision if answer.best is not None else "fp8"
+
+
+def _ranks(system: str | System) -> int:
+    """Return the ranks of an instance."""
+    spec = read_system(system)
+    return int(site(spec).ranks_per_chip * spec.chips)
+
+
+def sequences(degrees: Degrees, system: str | System, users: float) -> float:
+    """Return the sequences of a replica, if as many replicas as fit share the users of one instance.
+
+    Examples
+    --------
+    >>> sequences(Degrees(tp=16), "trn2.48xlarge", 8), sequences(Degrees(tp=4, ep=8), "trn2.48xlarge", 8)
+    (2.0, 8.0)
+    """
+    replicas = max(_ranks(system) // int(degrees.ranks), 1)
+    return float(max(np.ceil(users / replicas), degrees.ep))
+
+
+def footprint(fits: Mapping[str, MemoryFit]) -> pd.DataFrame:
+    """Return what a rank stores by kind and mapping, with what it has, in long form; `fits` says whether it does."""
+    rows = []
+    for name, fit in fits.items():
+        line = fit.to_frame().iloc[0]
+        says = "fits" if bool(fit.valid) else "does not fit"
+        for kind, columns in KINDS.items():
+            stored = float(sum(line[column] for column in columns))
+            rows.append(
+                {"mapping": f"{name}: {says}", "part": kind, "stored_bytes": stored, "limit": line.capacity_bytes}
+            )
+    return tidy(rows)
+
+
+def ties(sides: Comparison) -> pd.DataFrame:
+    """Return the price of a chip-hour at which the baseline's tokens cost what those of each rented system cost.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        system, usd_per_chip_h of the baseline, with its ends. [-]
+    """
+    table, name = sides.break_even(), "against_break_even_usd_per_chip_h"
+    columns = {name + end: f"usd_per_chip_h{end}" for end in ("", "_low", "_high")}
+    return table.dropna(subset=[name])[["system", *columns]].rename(columns=columns)
+
+
+def hosted(month: pd.DataFrame) -> str:
+    r"""Return what sellers of tokens charge for the tokens of a month, in a sentence.
+
+    Examples
+    --------
+    >>> hosted(pd.DataFrame({"kind": ["owned", "hosted"], "usd_per_month": [9e3, 1e4]}))
+    'For the tokens of this month, one seller that we know charges \\$10,000.'
+    """
+    usd = month[month.kind == "hosted"].usd_per_month.dropna()
+    if usd.empty:
+        return "No seller's price for this model is known to us."
+    low, high = (f"\\${format_digits(float(end), 3)}" for end in (usd.min(), usd.max()))
+    if len(usd) == 1:
+        return f"For the tokens of this month, one seller that we know charges {low}."
+    return f"For the tokens of this month, the sellers that we know charge from {low} to {high}."
+
+
+def flips(changes: Flips | None) -> pd.DataFrame:
+    """Return what would flip the order of the best system and its rival: what, as it is, and where it flips."""
+    if changes is None:
+        return pd.DataFrame({"what would flip it": ["nothing: there is no rival"], "now": [""], "flips at": [""]})
+    price, best, rival = changes.price, changes.best, changes.rival
+    own, other = best.system.name, rival.system.name
+    rows = []
+    for speed in changes.speeds:
+        below, above = (read_system(name).name for name in (speed.below, speed.above))
+        text = f"{format_digits(speed.tokens_per_s_per_user, 3)} tokens/s, above which {above} leads {below}"
+        rows.append(
+            (f"the promise, against {other}", f"{best.question.request.tokens_per_s_per_user:,g} tokens/s", text)
+        )
+    now = f"${price.usd_per_chip_h:.2f}" if price.usd_per_chip_h == price.usd_per_chip_h else "no price published"
+    if price.break_even_usd_per_chip_h == price.break_even_usd_per_chip_h:
+        rows.append((f"rent per chip-hour of {own}", now, f"${price.break_even_usd_per_chip_h:.2f}"))
+    if price.part and price.break_even_usd == price.break_even_usd:
+        part = price.part.removesuffix("_usd")
+        at = f"${price.break_even_usd:,.0f}" if price.break_even_usd > 0 else "not even for nothing"
+        rows.append((f"price per chip of its {part}, if owned", f"${price.part_usd:,.0f} (assumed)", at))
+    for c in changes.software:
+        made = f"{format_digits(c.tokens_per_s_per_chip, 3)} tokens/s per chip"
+        leads = "leads" if c.tokens_per_s_per_chip > rival.tokens_per_s_per_chip else "still behind"
+        rows.append((f"{c.stack.kind} software on {own}", "public", f"{made}: {leads}"))
+    return pd.DataFrame(rows, columns=["what would flip it", "now", "flips at"])
+
+
+def command(plan: Plan, users: float, pricing: str) -> str:
+    """Return the command line that gives the same answer, as a block of code.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> plan = tm.plan("llama-3.1-8b", tm.Request(1024, 128, tokens_per_s_per_user=20), "trn2.48xlarge")
+    >>> print(command(plan, 100, "spot").splitlines()[1])
+    trnmodel plan llama-3.1-8b --in 1024 --out 128 --speed 20 --users 100 --pricing spot
+    """
+    request = plan.request
+    model = plan.model.path if getattr(plan.model, "path", "") else plan.model.id
+    parts = ["trnmodel plan", str(model), f"--in {request.input_tokens:g}", f"--out {request.output_tokens:g}"]
+    parts += [f"--speed {request.tokens_per_s_per_user:g}", f"--users {users:g}"]
+    parts += [] if pricing == "capacity-block" else [f"--pricing {pricing}"]
+    return "```console\n" + " ".join(parts) + "\n```"
+
+
+def errors(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the errors of measured servers that no fit has read, each configuration of `tm.validation` once."""
+    table, lines = counted(rows), []
+    for use, what in CHECKED.items():
+        some = table[table.use == use]
+        size = some.error.abs()
+        line = {"what": what, "configurations": len(some), "pages": some.source.nunique()}
+        lines.append(line | {"median_error": size.median(), "nine_in_ten_error": size.quantile(0.9)})
+    return tidy(lines)
+
+
+def half_of(table: pd.DataFrame) -> str:
+    """Return what a table of errors says of its first row, in a sentence for the half and one for nine in ten."""
+    first = table.iloc[0]
+    return (
+        f"Half of {first.configurations:,} {first.what} are predicted within {first.median_error:.0%}. "
+        f"Nine in ten are predicted within {first.nine_in_ten_error:.0%}."
+    )

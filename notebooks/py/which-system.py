@@ -1,0 +1,267 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+#   trnmodel:
+#     order: 1
+#     part: Decide
+# ---
+
+# %% [markdown]
+# # Which system should I use?
+
+# %% tags=["parameters"]
+model: str = "llama-3.3-70b"
+tokens_per_s_per_user: float = 50.0
+input_tokens: int = 4096
+output_tokens: int = 512
+users: int = 1000
+pricing: str = "capacity-block"
+fit_model: str = "qwen3-235b-a22b"
+fit_system: str = "trn2.48xlarge"
+fit_context: int = 65536
+fit_users: int = 8
+
+# %% tags=["hide-input"]
+import numpy as np
+from IPython.display import Markdown
+
+import trnmodel as tm
+from trnbook import charts
+from trnbook.chapters import common, guard
+from trnbook.chapters import which_system as tables
+from trnbook.shared import case
+
+m, fit_m = tm.model(model), tables.stretched(tm.model(fit_model), fit_context)
+guard.generates(model=m, fit_model=fit_m), guard.spans(input_tokens + output_tokens, model=m)
+guard.within(1, 1e6, input_tokens=input_tokens, output_tokens=output_tokens)
+guard.within(1e-3, 1e6, tokens_per_s_per_user=tokens_per_s_per_user)
+guard.within(1, 1e9, users=users, fit_users=fit_users), guard.within(2, 1e7, fit_context=fit_context)
+request = tm.Request(input_tokens, output_tokens, tokens_per_s_per_user=tokens_per_s_per_user)
+plan = tm.plan(m, request, pricing=pricing)
+guard.possible(plan.reached, tables.unreached(plan))
+every = [c for c in (*plan.choices, *plan.gpus) if c.valid]
+rented = tm.token_cost(m, request, [c.system for c in every], pricing=pricing)
+
+# %% tags=["hide-input"]
+Markdown(tables.headline(plan, rented))
+
+# %%
+plan = tm.plan(m, request, pricing=pricing)
+chosen = tables.one_per_chip(plan)
+ask = {"systems": [c.system for c in chosen], "speeds": tokens_per_s_per_user * 2.0 ** np.arange(-3, 2.1, 0.5)}
+promises = tm.compare(m, tm.Request(input_tokens, output_tokens), **ask)
+
+# %% tags=["hide-input"]
+charts.lines(
+    tables.frontier(promises),
+    x="promised_tokens_per_s_per_user",
+    y="tokens_per_s_per_chip",
+    color="system",
+    highlight=tables.leaders(plan),
+    log_x=True,
+    log_y=True,
+    caption="How fast each user must be decides who is best",
+    under=f"{m.id}, whole requests on public software; the best system of each chip",
+).properties(height=270)
+
+# %% [markdown]
+# ## The running case
+#
+# Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its
+# users. Chapters of the second part derive these lines, and the [chapter on cost](cost.ipynb) derives the last one.
+
+# %%
+case.table("which-system")
+
+# %% [markdown]
+# ## Four questions, in this order
+#
+# A chip with a higher peak is not always the better buy. Ask four questions, and stop at the first one that a system fails:
+#
+# 1. **Does it fit?** Weights and the caches of all users must fit the memory of the chips.
+# 2. **Is it fast enough?** You promise each user a speed. A slower promise lets a chip serve more users at once.
+# 3. **How much does a chip make?** Count whole requests: prompts take chip time before any token is made.
+# 4. **What does a chip-hour cost?** With a price $c$ per chip-hour and $T$ tokens/s per chip, a million tokens cost
+#
+# $$ \frac{c}{3600\,T} \times 10^6 . $$
+#
+# ## From best to worst
+#
+# `tm.plan` answers the first three questions for all Trainium systems that are for rent or announced, and for GPUs that are for rent. `tm.token_cost` answers the
+# fourth, for somebody who rents and for somebody who owns.
+
+# %%
+rented = tm.token_cost(m, request, [c.system for c in every], pricing=pricing)
+owned = {c.place: tm.token_cost(m, request, c.system, pricing=tm.tco(c.system)) for c in every}
+ranking = tables.ranking(chosen, rented, owned)
+charts.table(ranking, caption="The best system of each chip at the promise", download="ranking")
+
+# %% [markdown]
+# An equals sign marks a **tie**: the two differ by less than a percent, which no model can resolve. Where the bands overlap, the order
+# may well be the other way round. Chips are those of one copy of the model, the rest are paid only if they are used too. A dash says that
+# nobody publishes a price. TTFT is the time to the first token that 99 % of requests stay below, and the chance is the share of the draws
+# of uncertain software in which the promise holds.
+#
+# ## How many, and what does a month cost?
+#
+# The users send $\lambda$ requests per second if $N$ of them read at the promised speed $v$ and answers have $o$ tokens. A replica, the
+# chips that hold one copy of the model, takes $\lambda_r$ of them. An instance with $r$ replicas is bought whole:
+#
+# $$ \lambda = \frac{N v}{o}, \qquad n = \left\lceil \frac{1}{r} \left\lceil \frac{\lambda}{\lambda_r} \right\rceil \right\rceil . $$
+#
+# **By hand.** A thousand users of the case's Llama read 50 tokens/s each. With answers of 512 tokens they send 97.7 requests/s. On
+# `trn2.48xlarge` each chip is a replica that takes 0.325 of them. That makes 301 replicas, which fill 19 instances. A chip-hour
+# rents for \$2.235, and a month has 730.5 hours. The bill is $19 \times 16 \times 2.235 \times 730.5$ dollars, or \$496,000.
+
+# %%
+thousand = tm.plan("llama-3.3-70b", case.request("llama-3.3-70b"), "trn2.48xlarge", users=1000)
+rate, each, bill = 1000 * 50 / 512, thousand.best.requests_per_s_per_replica, 19 * 16 * 2.235 * 730.5
+assert f"{rate:.1f} {each:.3f} {np.ceil(rate / each):.0f} {np.ceil(301 / 16):.0f}" == "97.7 0.325 301 19"
+assert thousand.capacity.instances == 19
+assert abs(bill / thousand.capacity.usd_per_month - 1) < 1e-3
+
+# %% [markdown]
+# For your users, on all systems:
+
+# %%
+sized = tm.plan(m, request, users=users, pricing=pricing)
+charts.table(tables.bills(sized), caption=f"Instances and bills for {users:,} users", download="bills")
+
+# %% tags=["hide-input"]
+Markdown("The command line gives the same answer:\n\n" + tables.command(plan, users, pricing))
+
+# %% [markdown]
+# Whole instances are paid, so that a large system may stand half empty for few users. No spares are in it; `availability=0.999` adds them.
+#
+# ## Does it fit on one instance?
+#
+# Fewer chips are enough for a trial. Whether a large model fits one instance depends on the **mapping**, the way in which the model is cut. Tensor
+# parallelism (TP) cuts each matrix, and copies the cache if there are more ranks than heads of keys. Expert parallelism (EP) cuts the experts, and
+# each group keeps the caches of its own users.
+
+# %%
+long = tm.Request(fit_context - fit_context // 128, fit_context // 128)
+answer = tm.plan(fit_m, long, fit_system)
+fits = {}
+for name, degrees in tables.candidates(answer, fit_system).items():
+    more = {"batch": tables.sequences(degrees, fit_system, fit_users), "context": fit_context}
+    fits[name] = tm.memory_fit(fit_m, fit_system, degrees, **more, precision=tables.stored(answer))
+
+# %% tags=["hide-input"]
+charts.stacks(
+    tables.footprint(fits),
+    x="mapping",
+    y="stored_bytes",
+    color="part",
+    limit="limit",
+    caption="The mapping decides whether it fits",
+    under=f"{fit_m.id}, {fit_users:,} users with {fit_context:,} tokens on {fit_system}, per rank; line: its memory",
+)
+
+# %% [markdown]
+# [Does it fit?](memory-fit.ipynb) explains the parts. If a configuration file ends before the context that is asked for, we assume stretched positions,
+# which cost no memory.
+#
+# ## What would flip the choice?
+#
+# The first chart shows at which speed two systems change places. A price does it too. This is the price of a chip-hour at which the
+# best Trainium system ties with each GPU that has a published rent.
+
+# %%
+gpus = [c.system for c in plan.gpus if c.valid]
+sides = tm.compare(m, request, [plan.best.system, *gpus], baseline=plan.best.system, pricing=pricing)
+
+# %% tags=["hide-input"]
+charts.ranges(
+    tables.ties(sides),
+    x="usd_per_chip_h",
+    y="system",
+    log_x=True,
+    caption="Below this price Trainium's tokens cost less",
+    under=f"price of a chip-hour of {plan.best.system.name} at which its tokens cost the same",
+)
+
+# %% tags=["hide-input"]
+charts.table(tables.flips(plan.flips()), caption="What else would flip it, against the best GPU", download="flips")
+
+# %% [markdown]
+# ## Check against numbers that are not ours
+#
+# The order rests on predicted servers. People have measured servers and published what they made, and no fit has read these pages.
+
+# %%
+errors = tables.errors(tm.validation())
+Markdown(tables.half_of(errors))
+
+# %% [markdown]
+# So trust an order only where the gap is larger than the bands; [How wrong are we?](accuracy.ipynb) has all measurements. Sellers of tokens
+# give a second check, because they must earn what their chips cost:
+
+# %% tags=["hide-input"]
+month = sized.capacity_of(sized.for_rent or sized.best).bill()
+Markdown(tables.hosted(month))
+
+# %% [markdown]
+# The bill of an owner should lie near their prices, and below them if they earn money.
+#
+# ## What is left out
+#
+# Failures and spares, engineers, data centres that have no room, discounts that nobody publishes, and quality: eight bits change a model's answers a little.
+
+# %% [markdown]
+# ```{admonition} Takeaway
+# :class: tip
+# State the promise first, then compare whole requests per dollar at that promise. Where bands overlap, let price and availability decide, and
+# measure a replica before you buy many.
+# ```
+
+# %% [markdown]
+# ## Problems
+#
+# **1.** A chip makes 200 tokens/s and its hour costs \$2. What does a million tokens cost?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# $2 / (3600 \times 200) \times 10^6 = 2.78$ dollars.
+# ```
+#
+# **2.** A rival makes 450 tokens/s per chip, for \$9 per chip-hour. At which price does your chip of 200 tokens/s tie with it?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# Both must cost the same per token: $9 \times 200 / 450 = 4$ dollars per chip-hour.
+# ```
+#
+# **3.** You have 30 users at 20 tokens/s. Answers have 400 tokens. A replica takes 0.5 requests/s, and an instance holds four. How many instances?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# They send $30 \times 20 / 400 = 1.5$ requests/s, which takes three replicas. One instance holds them, and its fourth replica is idle but paid.
+# ```
+
+# %% [markdown]
+# ## Evidence
+
+# %% tags=["hide-input"]
+everything = tables.ranking(every, rented, owned)
+charts.table(everything, caption="Every system that keeps the promise", download="every-system", file_only=True)
+
+# %% tags=["hide-input"]
+charts.table(plan.to_frame(bands=True), caption="The whole plan", download="plan", file_only=True)
+
+# %% tags=["hide-input"]
+charts.table(month, caption="A month on Trainium, and the prices of sellers", download="bill", file_only=True)
+
+# %% tags=["hide-input"]
+charts.table(errors, caption="Errors of servers that no fit has read", download="errors", file_only=True)
+
+# %% [markdown]
+# ## Sources
+
+# %% tags=["hide-input"]
+facts, chips = tm.facts(), {c.system.chip.id for c in chosen}
+said = facts[facts.entity.isin(chips) & facts.quantity.str.contains("hbm|peak")]
+charts.table(common.bibliography(set(said.source)), caption="Sources of the chips' figures", download="sources")

@@ -1,0 +1,200 @@
+"""The chapter on the choice of a system: order, ties, bills and flips against arithmetic and the calls alone."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import trnmodel as tm
+from trnbook.chapters import which_system as tables
+from trnbook.shared import case
+from trnmodel.evidence.tables import OUTSIDE, accuracy
+from trnmodel.units import MILLION
+
+LLAMA = "llama-3.3-70b"
+MONTH_H = 730.5
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return tm.plan(LLAMA, case.request(LLAMA))
+
+
+@pytest.fixture(scope="module")
+def costs(plan):
+    some = [c for c in (*plan.choices, *plan.gpus) if c.valid]
+    rented = tm.token_cost(LLAMA, plan.request, [c.system for c in some])
+    owned = {c.place: tm.token_cost(LLAMA, plan.request, c.system, pricing=tm.tco(c.system)) for c in some}
+    return some, rented, owned
+
+
+def test_the_best_system_of_each_chip_is_one_that_can_be_had(plan):
+    chosen = tables.one_per_chip(plan)
+    chips = [c.system.chip.id for c in chosen]
+    assert len(set(chips)) == len(chips)
+    assert plan.best in chosen
+    assert plan.for_rent in chosen  # of Trainium2 systems that tie, the one with the fewest instances for its rent
+    every = [c for c in (*plan.choices, *plan.gpus) if c.valid]
+    assert set(chips) == {c.system.chip.id for c in every}
+    for c in chosen:
+        most = max(other.tokens_per_s_per_chip for other in every if other.system.chip.id == c.system.chip.id)
+        assert c.tokens_per_s_per_chip >= most / tables.TIED
+
+
+def test_the_order_counts_those_that_make_more_and_calls_a_tie_a_tie(costs):
+    table = tables.ranking(*costs)
+    made = table.tokens_per_s_per_chip.to_numpy()
+    assert (np.diff(made) <= 0).all()
+    for row in table.itertuples():
+        better = int((made > 1.01 * row.tokens_per_s_per_chip).sum())
+        near = int((abs(made / row.tokens_per_s_per_chip - 1) < 0.0099).sum())
+        assert row.order == f"{better + 1}{' =' if near > 1 else ''}"
+    racks = table[table.system.isin(["trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160"])]
+    assert racks.order.str.endswith(" =").all()
+
+
+def test_a_million_tokens_cost_the_price_of_an_hour_over_what_a_chip_makes_in_it(costs):
+    some, rented, _ = costs
+    table = tables.ranking(*costs).set_index("system")
+    for c in some:
+        row = table.loc[c.place]
+        in_an_hour = 3600 * c.tokens_per_s_per_chip
+        price = float(rented[c.place, "public"].usd_per_chip_h)
+        assert row.rent_usd_per_mtoken == pytest.approx(price / in_an_hour * MILLION, nan_ok=True)
+        hour = tm.tco(c.system)
+        if hour.valid:
+            assert row.owner_usd_per_mtoken == pytest.approx(float(hour.useful_usd_per_h) / in_an_hour * MILLION)
+        else:
+            assert math.isnan(row.owner_usd_per_mtoken)
+
+
+def test_the_case_has_the_numbers_of_the_strip(costs):
+    table = tables.ranking(*costs).set_index("system")
+    names = {"First token": "ttft_s", "Throughput per chip": "tokens_per_s_per_chip"}
+    names |= {"Energy per token at the server": "energy_j_per_token"}
+    names |= {"Owner's cost per million tokens": "owner_usd_per_mtoken", "Chips that serve a replica": "chips"}
+    for line in (line for line in case.LINES if line.name in names):
+        for system in case.SYSTEMS:
+            assert table.loc[system, names[line.name]] == pytest.approx(case.value(line, LLAMA, system), rel=1e-9)
+
+
+def test_bills_are_whole_instances_times_the_hours_of_a_month(plan):
+    sized = tm.plan(LLAMA, case.request(LLAMA), users=1000)
+    table = tables.bills(sized).set_index("system")
+    for name, row in table.iterrows():
+        c = next(one for one in (*sized.choices, *sized.gpus) if one.place == name)
+        replicas = math.ceil(1000 * 50 / 512 / c.requests_per_s_per_replica * (1 - 1e-12))
+        each = max(c.system.chips // c.chips, 1)
+        assert row.instances == math.ceil(replicas / each) * math.ceil(c.chips / c.system.chips)
+        rent = tm.rent(c.system)
+        if not rent.why:
+            bill = row.instances * c.system.chips * float(rent.usd_per_chip_h) * MONTH_H
+            assert row.usd_per_month == pytest.approx(bill, rel=1e-3)
+    priced = table.usd_per_month.dropna()
+    assert priced.is_monotonic_increasing
+    assert table.usd_per_month.iloc[len(priced) :].isna().all()  # what nobody prices comes last
+
+
+def test_the_card_names_the_best_the_rival_and_the_cheapest_to_rent(plan, costs):
+    _, rented, _ = costs
+    card = tables.headline(plan, rented)
+    assert (
+        f"**{plan.best.tokens_per_s_per_chip:.0f} tokens/s per chip** (extrapolated): {plan.best.system.name}" in card
+    )
+    assert f"{plan.gpus[0].system.name}, {plan.gpus[0].tokens_per_s_per_chip:.0f} tokens/s per chip" in card
+    usd = {one.system.name: float(one.generated_usd_per_mtoken) for one in rented.of("public") if not one.rent.why}
+    name = card.partition("**To rent today**, ")[2].partition(" is the cheapest")[0]
+    assert usd[name] == pytest.approx(min(usd.values()), rel=1e-3)
+    assert tables.leaders(plan) == [plan.best.place, plan.gpus[0].place]
+
+
+def test_a_promise_that_nothing_keeps_says_how_near_it_comes():
+    never = tm.plan("llama-3.1-8b", tm.Request(512, 128, tokens_per_s_per_user=1e5))
+    fastest = max(never.choices, key=lambda c: c.tokens_per_s_per_user)
+    assert f"on {fastest.place}, on an empty server" in tables.unreached(never)
+
+
+def test_a_frontier_has_points_where_the_promise_is_kept():
+    promises = tm.compare("llama-3.1-8b", tm.Request(512, 128), ["trn2.48xlarge", "hgx-h100"], speeds=[20, 1e6])
+    table = tables.frontier(promises)
+    assert table.promised_tokens_per_s_per_user.tolist() == [20, 20]
+    assert set(table.system) == {"trn2.48xlarge", "hgx-h100"}
+
+
+def test_mappings_hold_the_users_of_one_instance():
+    """Eight users on 64 ranks: four replicas of 16 ranks hold two each; attention groups hold one each at least."""
+    assert tables.sequences(tm.Mapping(tp=16), "trn2.48xlarge", 8) == 2
+    assert tables.sequences(tm.Mapping(tp=4, ep=16), "trn2.48xlarge", 8) == 16
+    assert tables.sequences(tm.Mapping(tp=64), "trn2.48xlarge", 8) == 8
+    assert tables.sequences(tm.Mapping(tp=4), "hgx-h100", 3) == 2
+
+
+def test_bytes_of_a_mapping_are_those_of_the_fit():
+    model = tables.stretched(tm.model("qwen3-235b-a22b"), 65_536)
+    answer = tm.plan(model, tm.Request(65_024, 512), "trn2.48xlarge")
+    mappings = tables.candidates(answer, "trn2.48xlarge")
+    assert next(iter(mappings)).endswith(", the plan's")
+    ask = {"batch": 8, "context": 65_536, "precision": tables.stored(answer)}
+    fits = {name: tm.memory_fit(model, "trn2.48xlarge", degrees, **ask) for name, degrees in mappings.items()}
+    table = tables.footprint(fits)
+    sums = table.groupby("mapping", sort=False).stored_bytes.sum()
+    assert sums.tolist() == pytest.approx([float(fit.total_bytes) for fit in fits.values()])
+    assert table.limit.unique().tolist() == [24 * 2**30]  # of a logical core of two, a quarter of 96 GiB
+    says = ["fits" if fit.valid else "does not fit" for fit in fits.values()]
+    assert [name.rpartition(": ")[2] for name in sums.index] == says
+    weights = table[table.part == "weights"].stored_bytes
+    assert weights.min() == pytest.approx(235e9 / 64, rel=0.07)  # TP 64; head, router and norms are not in 8 bits
+
+
+def test_a_model_that_fits_nowhere_has_mappings_too():
+    answer = tm.plan("deepseek-v3", tm.Request(1024, 128), "inf2.xlarge")
+    assert answer.best is None
+    assert list(tables.candidates(answer, "inf2.xlarge")) == ["TP 1", "TP 2"]
+    assert tables.stored(answer) == "fp8"
+
+
+def test_prices_tie_where_a_token_costs_the_same(plan):
+    """A rival's price times what it takes of a chip's time, over what the best takes."""
+    gpus = [c for c in plan.gpus if c.valid]
+    sides = tm.compare(LLAMA, plan.request, [plan.best.system, *(c.system for c in gpus)], baseline=plan.best.system)
+    table = tables.ties(sides).set_index("system")
+    for c in gpus:
+        price = tm.rent(c.system)
+        if price.why:
+            assert c.place not in table.index
+            continue
+        tie = float(price.usd_per_chip_h) * plan.best.tokens_per_s_per_chip / c.tokens_per_s_per_chip
+        assert table.usd_per_chip_h[c.place] == pytest.approx(tie)
+        assert table.usd_per_chip_h_low[c.place] < tie < table.usd_per_chip_h_high[c.place]
+
+
+def test_flips_say_what_would_change_the_order(plan):
+    table = tables.flips(plan.flips()).set_index("what would flip it")
+    ideal = table.loc[f"ideal software on {plan.best.system.name}", "flips at"]
+    best = tm.plan(LLAMA, plan.request, plan.best.system, efficiencies="ideal").best
+    assert ideal.startswith(tm.units.format_digits(best.tokens_per_s_per_chip, 3))
+    assert ideal.endswith("leads" if best.tokens_per_s_per_chip > plan.gpus[0].tokens_per_s_per_chip else "behind")
+    assert len(tables.flips(None)) == 1
+
+
+def test_the_command_line_is_that_of_the_question(plan):
+    lines = tables.command(plan, 1000, "capacity-block").splitlines()
+    assert lines[1] == "trnmodel plan llama-3.3-70b --in 4096 --out 512 --speed 50 --users 1000"
+
+
+def test_errors_are_those_of_the_table_of_errors():
+    table = accuracy().set_index(["group", "split"])
+    rows = pd.DataFrame({"use": list(tables.CHECKED), "error": [0.1, -0.2, 0.3]})
+    rows = rows.assign(configuration=["a", "b", "c"], weight=1.0, skipped="", source="page")
+    found = tables.errors(rows)
+    assert found.median_error.tolist() == pytest.approx([0.1, 0.2, 0.3])
+    assert found.configurations.tolist() == [1, 1, 1]
+    assert {(use, OUTSIDE) for use in tables.CHECKED} <= set(table.index)
+    assert "within 10%" in tables.half_of(found)
+
+
+def test_what_sellers_charge_has_its_ends():
+    rows = pd.DataFrame({"kind": ["rent", "hosted", "hosted"], "usd_per_month": [5e5, 147_268.0, 852_055.0]})
+    assert tables.hosted(rows).endswith(r"from \$147,000 to \$852,000.")
+    assert tables.hosted(rows[:1]).startswith("No seller's price")
