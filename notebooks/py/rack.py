@@ -23,11 +23,13 @@ from IPython.display import Markdown, display
 
 import trnmodel as tm
 from trnbook import charts
-from trnbook.chapters import common
+from trnbook.chapters import common, guard
 from trnbook.chapters import rack as tables
 from trnbook.shared import case
 
-spec, other = tables.check(system, compared_system)
+spec, other = tm.system(system), tm.system(compared_system)
+guard.links(system=spec, compared_system=other)
+guard.need(spec.domain_chips > 1, f"system = {spec.id!r} is a single chip, which no link joins to another")
 Markdown(tables.answer(tm.topology(spec), tm.topology(other)))
 
 # %% tags=["hide-input"]

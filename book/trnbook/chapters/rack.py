@@ -10,7 +10,7 @@ import pandas as pd
 from IPython.display import Markdown
 
 from trnbook import charts
-from trnbook.chapters import common, guard
+from trnbook.chapters import common
 from trnbook.drawings import racks as drawings_of
 from trnbook.drawings import svg
 from trnbook.drawings.svg import Drawing
@@ -36,21 +36,6 @@ PRINTED = [  # systems with parts that a source prints
 ]
 MOST_PARTS = 7  # rows of a table that a reader sees
 FIRST = ("chips per rack", "host CPUs", "switches per rack", "rack switches per rack", "board switches per rack")
-
-
-def check(system: str | System, compared_system: str | System) -> tuple[System, System]:
-    """Return both systems of the chapter, which must join several chips by links whose rate is published.
-
-    Examples
-    --------
-    >>> [spec.id for spec in check("trn2.48xlarge", "trn1.32xlarge")]
-    ['trn2.48xlarge', 'trn1.32xlarge']
-    """
-    specs = {"system": find_system(system), "compared_system": find_system(compared_system)}
-    guard.links(**specs)
-    for name, spec in specs.items():
-        guard.need(spec.domain_chips > 1, f"{name} = {spec.id!r} is a single chip, which no link joins to another")
-    return specs["system"], specs["compared_system"]
 
 
 def per_rack(spec: System) -> tuple[int, str]:

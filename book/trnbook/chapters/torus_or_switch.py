@@ -1,27 +1,157 @@
-"""Torus or switch: all-to-all and collectives over message size, crossovers, and buffers in SBUF or HBM."""
+"""Torus or switch: parts of an exchange, readings of the lanes, exchanges of the running case, and measured calls."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
-from trnbook.chapters.common import LANE_MAP
-from trnbook.shared.fabrics import capacities, latencies, nets
-from trnmodel.arguments import choice, listed, numbers
-from trnmodel.catalog import load, systems
+from trnbook.chapters import common, guard
+from trnbook.shared import case, ledger
+from trnbook.shared import fabrics as compare
+from trnmodel.catalog import systems
 from trnmodel.catalog.systems import System
+from trnmodel.evidence import score
+from trnmodel.evidence import tables as evidence
 from trnmodel.fabric import what_if
-from trnmodel.fabric.collectives import BUFFERS, collective
-from trnmodel.fabric.graph import SCOPES
-from trnmodel.result import tidy
+from trnmodel.fabric.collectives import Collective
+from trnmodel.models.transformer import Transformer
+from trnmodel.models.transformer import model as read_model
+from trnmodel.search.choice import Choice
+from trnmodel.steps.request import Request
+from trnmodel.units import KIB, MIB, format_quantity
 
-ON_LINKS: dict[str, Any] = {"in_graph": True, "rate_share": 1.0}  # the fabric alone: no launch, no measured rate
 AS_MANY_LANES = "trn3-torus-144"  # a reading of the torus: no more lanes than a switched chip
-SIZES = 2.0 ** np.arange(12, 31, 0.25)  # of an all-reduce, where the fastest algorithm changes. [B]
+SECONDS: Mapping[str, float] = {"s": 1.0, "ms": 1e-3, "us": 1e-6}  # of a unit of measured times
+NL32_TORUS = "trn3-nl32x2-torus"
+LINE = next(one for one in case.LINES if one.chapter == "torus-or-switch")  # of the running case
+ALL_REDUCE, ALL_TO_ALL = "all_reduce", "all_to_all"
+SWITCHES, TORUS, USED = "planes", "torus", "as used"  # fabrics of systems, and the first reading of their lanes
+FABRICS: Mapping[str, str] = {TORUS: "torus", SWITCHES: "switches"}
+NAMES: Mapping[str, str] = {ALL_REDUCE: "all-reduce", ALL_TO_ALL: "all-to-all"}
+SMALL, LARGE = 64 * KIB, 16 * MIB  # sizes of measured messages, by which they are told apart
+EXPERTS = "dispatch, combine"
+
+
+def check(spec: System, torus: System, model: Transformer) -> None:
+    """Check that one system has switches and the other is a torus of several chips, and that the case can ask a model.
+
+    Raises
+    ------
+    UnanswerableError
+        A parameter is none of it; the message names it.
+
+    Examples
+    --------
+    >>> check(systems.system("trn3-nl32x2-pcie160"), systems.system("trn2.48xlarge"), read_model("deepseek-v3"))
+    """
+    guard.neuroncore(system=spec, torus_system=torus)
+    guard.need(torus.domain_chips > 1, f"torus_system = {torus.id!r} is a single chip")
+    guard.need(torus.fabric == "torus", f"torus_system = {torus.id!r} is no torus")
+    guard.need(spec.fabric == "planes", f"system = {spec.id!r} has no switches; allowed are switched racks")
+    guard.generates(model=model)
+    guard.spans(case.INPUT_TOKENS + case.OUTPUT_TOKENS, model=model)
+
+
+def in_rack(spec: System) -> dict[str, Any]:
+    """Return a system and the chips of its rack, as a call of `tm.collective` takes them; all chips without racks.
+
+    Examples
+    --------
+    >>> [in_rack(systems.system(name))["chips"] for name in ("trn3-nl72x2-pcie160", "trn1.32xlarge")]
+    [72, 16]
+    """
+    racks = spec.racks if spec.racks >= 1 else 1.0
+    return {"system": spec, "chips": int(spec.domain_chips / racks)}
+
+
+Times = Mapping[tuple[str, str, str], Collective]  # by reading of the lanes, kind, and fabric of the system
+
+
+def _ratio(times: Times, reading: str, kind: str) -> float:
+    """Return the time of an exchange on the torus over that with switches."""
+    return float(times[reading, kind, TORUS].time_s / times[reading, kind, SWITCHES].time_s)
+
+
+def answer(times: Times, spec: System, torus: System, public_s: Iterable[Any]) -> str:
+    """Return the card that opens the chapter.
+
+    Parameters
+    ----------
+    times : mapping of (str, str, str) to Collective
+        Exchanges by reading, kind and fabric. [-]
+    spec, torus : System
+        Both systems. [-]
+    public_s : iterable of array
+        Times of the all-reduce on public software, with switches and on the torus. [s]
+    """
+    gains = [_ratio(times, reading, ALL_TO_ALL) for reading in dict.fromkeys(key[0] for key in times)]
+    sums = [format_quantity(float(times[USED, ALL_REDUCE, fabric].time_s), "s", 2) for fabric in (SWITCHES, TORUS)]
+    public = [format_quantity(float(time_s), "s", 3) for time_s in public_s]
+    return common.card(
+        gains[0] if len(gains) == 1 else (gains[0], min(gains), max(gains)),
+        f"how much faster an all-to-all is within a rack of {spec.name} than in one of {torus.name}",
+        unit="times",
+        mark="ideal",
+        rank="In comparison",
+        rival=f"an all-reduce takes {sums[0]} with switches and {sums[1]} on the torus",
+        proof="Check: numbers that are not ours",
+        more="**How sure?** These are the links alone, and the range is that of other readings of their lanes. Public "
+        f"software takes {public[0]} with switches and {public[1]} on the torus for the all-reduce. We know of no "
+        "collective that was measured on Trainium3. "
+        + ledger.rests_on(*ledger.estimated(torus, "scaleup_bytes_per_s_per_dir")),
+    )
+
+
+def parts(times: Times, bare: Mapping[tuple[str, str], Collective]) -> pd.DataFrame:
+    """Return exchanges, by the lanes as used, as the time of their bytes and that of their start-ups.
+
+    Parameters
+    ----------
+    times : mapping of (str, str, str) to Collective
+        Exchanges by reading, kind and fabric. [-]
+    bare : mapping of (str, str) to Collective
+        Exchanges by kind and fabric, without start-ups. [-]
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        exchange (kind and fabric), part, time_s.
+    """
+    rows = []
+    for (kind, fabric), moving in bare.items():
+        moving_s, whole_s = float(moving.time_s), float(times[USED, kind, fabric].time_s)
+        for part, time_s in (("start-ups", whole_s - moving_s), ("bytes", moving_s)):
+            rows.append({"exchange": f"{NAMES[kind]}, {FABRICS[fabric]}", "part": part, "time_s": time_s})
+    return pd.DataFrame(rows)
+
+
+def helped_most(times: Times) -> str:
+    """Return the kind of exchange that switches speed up most, in words."""
+    return NAMES[max(NAMES, key=lambda kind: _ratio(times, USED, kind))]
+
+
+def by_reading(times: Times) -> pd.DataFrame:
+    """Return the time of an all-to-all by reading, and how much faster switches make each kind of exchange.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        reading, switched and torus (systems), torus_s and switches_s of an all-to-all, and a ratio for each kind.
+    """
+    rows = []
+    for reading in dict.fromkeys(key[0] for key in times):
+        one, ring = (times[reading, ALL_TO_ALL, fabric] for fabric in (SWITCHES, TORUS))
+        row: dict[str, Any] = {"reading": reading, "switched": _id(one), "torus": _id(ring)}
+        row |= {"switches_s": float(one.time_s), "torus_s": float(ring.time_s)}
+        rows.append(row | {f"{name} faster": _ratio(times, reading, kind) for kind, name in NAMES.items()})
+    return pd.DataFrame(rows)
+
+
+def _id(answer: Collective) -> str:
+    return answer.system.id
 
 
 def readings(system: str | System, torus: str | System) -> dict[str, tuple[System, System]]:
@@ -32,7 +162,7 @@ def readings(system: str | System, torus: str | System) -> dict[str, tuple[Syste
     >>> list(readings("trn3-nl32x2-pcie160", "trn3-nl32x2-torus"))
     ['as used', "by AWS's own lane map", 'with as many lanes on the torus']
     """
-    mapped = systems.system(LANE_MAP)
+    mapped = systems.system(common.LANE_MAP)
 
     def pair(reading: Callable[[System], System]) -> tuple[System, System]:
         return reading(systems.system(system)), reading(systems.system(torus))
@@ -44,140 +174,165 @@ def readings(system: str | System, torus: str | System) -> dict[str, tuple[Syste
         return what_if.alternatives(spec).get(AS_MANY_LANES, spec)
 
     used = pair(systems.system)
-    switched = any(spec.fabric == mapped.fabric for spec in used)
     other = {
         "by AWS's own lane map": pair(with_printed_lanes),
-        "with as many lanes on the torus": pair(with_thin_torus) if switched else used,
+        "with as many lanes on the torus": pair(with_thin_torus),
     }
-    return {"as used": used} | {name: pair for name, pair in other.items() if pair != used}
+    return {USED: used} | {name: pair for name, pair in other.items() if pair != used}
 
 
-def gains(system: str | System, torus: str | System) -> pd.DataFrame:
-    """Return all-to-all of a switched system over that of a torus, by reading, in the rack and in the world.
+def request(model: str | Transformer) -> Request:
+    """Return the request of a model of the case, or that of its mixture of experts for another model.
 
     Examples
     --------
-    >>> gains("trn3-nl32x2-pcie160", "trn3-nl32x2-torus").rack.round(2).tolist()
-    [2.13, 1.35, 4.27]
+    >>> request("llama-3.3-70b").tokens_per_s_per_user, request("qwen3-8b").tokens_per_s_per_user
+    (50.0, 20.0)
     """
-    pairs = readings(system, torus)
-    every = {spec.id: spec for pair in pairs.values() for spec in pair}
-    rates = capacities(every.values()).set_index(["scope", "system"]).all_to_all_bytes_per_s
-    return tidy(
-        {"reading": name, "switched": one.id, "torus": ring.id}
-        | {scope: rates[scope, one.id] / rates[scope, ring.id] for scope in ("rack", "world")}
-        for name, (one, ring) in pairs.items()
+    name = read_model(model).id
+    return case.request(name if name in case.PROMISES else "deepseek-v3")
+
+
+def questions(system: System, torus: System) -> list[tuple[str, str, System]]:
+    """Return what the chapter asks first: each kind of exchange on each system, by each reading of their lanes.
+
+    Examples
+    --------
+    >>> len(questions(systems.system("trn3-nl32x2-pcie160"), systems.system("trn3-nl32x2-torus")))
+    12
+    """
+    read = readings(system, torus)
+    return [(name, kind, it) for name, both in read.items() for kind in NAMES for it in both]
+
+
+def places(torus: System, system: System) -> list[tuple[str, str, list[dict[str, Any]]]]:
+    """Return each kind of exchange in one rack and over the whole domain: its name, kind, and where, torus first.
+
+    Examples
+    --------
+    >>> [name for name, *_ in places(systems.system("trn2.48xlarge"), systems.system("trn3-nl32x2-pcie160"))][:2]
+    ['all-reduce, one rack', 'all-reduce, whole domain']
+    """
+    both = {"one rack": [in_rack(torus), in_rack(system)], "whole domain": [{"system": torus}, {"system": system}]}
+    return [(f"{name}, {place}", kind, where) for kind, name in NAMES.items() for place, where in both.items()]
+
+
+def cases(model: str) -> list[tuple[str, str]]:
+    """Return the models of the case, and the chapter's, on the systems of the case and on a torus of Trainium3.
+
+    Examples
+    --------
+    >>> len(cases("deepseek-v3")), len(cases("qwen3-30b-a3b"))
+    (8, 12)
+    """
+    return [(name, where) for name in dict.fromkeys([*case.PROMISES, model]) for where in (*case.SYSTEMS, NL32_TORUS)]
+
+
+def exchanges(rows: Iterable[tuple[str, Choice, Mapping[str, float]]]) -> pd.DataFrame:
+    """Return the exchanges of decode steps, those of a kind added up, beside the whole step.
+
+    Parameters
+    ----------
+    rows : iterable of (str, Choice, mapping of str to float)
+        Models as they were asked, plans, and the time of their messages by kind. [s]
+
+    Raises
+    ------
+    AssertionError
+        Messages do not add up to the exchanges of their step, or these are not those of the running case.
+    """
+    shown = []
+    for name, best, sent in rows:
+        where, network_s = best.system.id, float(best.step.network_s)
+        assert np.isclose(sum(sent.values()), network_s)
+        assert name not in case.PROMISES or where not in case.SYSTEMS or network_s == case.value(LINE, name, where)
+        times = {f"{kind}_s": sent.get(kind, np.nan) for kind in NAMES}
+        row = {"model": best.question.model.id, "system": where, **times, "network_s": network_s}
+        shown.append(row | {"step_s": float(best.step.time_s)})
+    return pd.DataFrame(shown)
+
+
+def measured(table: pd.DataFrame) -> pd.DataFrame:
+    """Return measured exchanges on Trainium2 beside their predictions, one for each configuration.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        Rows of `tm.validation()`. [-]
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        run, message, predicted_s, measured_s, and error as `tm.validation` has it.
+    """
+    rows = table[(table.kind == "collective") & (table.chip == "trainium2") & table.unit.isin([*SECONDS])]
+    rows = score.counted(rows[rows.meaning.isin(["collective-time", "collective-exchange"])])
+    size, factor = pd.to_numeric(rows.message_bytes, errors="coerce"), rows.unit.map(SECONDS)
+    experts = rows.meaning == "collective-exchange"
+    classes = np.select(
+        [experts, size >= LARGE, size < SMALL], [EXPERTS, "16 MiB and more", "below 64 KiB"], "64 KiB to 16 MiB"
+    )
+    found = pd.DataFrame(
+        {
+            "run": rows.workload,
+            "message": classes,
+            "predicted_s": rows.predicted * factor,
+            "measured_s": rows.value.astype(float) * factor,
+            "error": rows.error,
+            "source": rows.source,
+        }
+    )
+    return found.sort_values("message", kind="stable", ignore_index=True)
+
+
+def accuracy(rows: pd.DataFrame) -> str:
+    """Return in a sentence how far half of the large and of the small messages lie from their prediction."""
+    off = rows.error.abs().groupby(rows.message).median()
+    return (
+        f"Half of the large messages took within {off['16 MiB and more']:.0%} of their prediction, half of the small "
+        f"ones within {off['below 64 KiB']:.0%}."
     )
 
 
-def describe_gains(gains: pd.DataFrame, scope: str, of: str = "") -> str:
-    """Describe the ratio of `gains` in a scope, with the other readings in brackets.
+def sheets(spec: System, torus: System, judged: pd.DataFrame) -> dict[str, tuple[str, pd.DataFrame]]:
+    """Return the tables behind the chapter by what they show, each with the name of its file.
 
-    Examples
-    --------
-    >>> describe_gains(gains("trn3-nl32x2-pcie160", "trn3-nl32x2-torus"), "rack", " that")
-    "2.13 times that (1.35 by AWS's own lane map; 4.27 with as many lanes on the torus)"
+    Parameters
+    ----------
+    spec, torus : System
+        Both systems. [-]
+    judged : pandas.DataFrame
+        Rows of `tm.validation()`. [-]
     """
-    used, *others = zip(gains[scope], gains.reading, strict=True)
-    said = "; ".join(f"{ratio:.2f} {reading}" for ratio, reading in others)
-    return f"{used[0]:.2f} times{of}" + (f" ({said})" if said else "")
-
-
-def estimated(specs: Iterable[System]) -> list[str]:
-    """Return the systems whose link rate is our estimate.
-
-    Examples
-    --------
-    >>> estimated(map(systems.system, ["trn3-nl32x2-torus", "hgx-h100"]))
-    ['trn3-nl32x2-torus']
-    """
-    return [spec.id for spec in specs if any(name.startswith("scaleup_bytes_per_s_per_dir") for name in spec.estimates)]
-
-
-def _slopes(names: Iterable[str | System]) -> pd.DataFrame:
-    """Return latency and time per byte of a chip's send buffer, own block included, by system and scope."""
-    table = capacities(names).merge(latencies(names), on=["system", "scope"])
-    return table.assign(s_per_byte=(table.chips - 1) / table.chips / table.all_to_all_bytes_per_s)
-
-
-def all_to_all(names: Iterable[str | System], message_bytes: Iterable[float], scope: str = "world") -> pd.DataFrame:
-    """Return the time of an all-to-all over the send buffer: the worst latency plus the flow.
-
-    Examples
-    --------
-    >>> all_to_all(["trn3-nl32x2-torus"], [1024, 2**30]).bound.tolist()
-    ['latency', 'bandwidth']
-    """
-    size, rows = np.atleast_1d(numbers("message_bytes", message_bytes)), []
-    slopes = _slopes(names)
-    for row in slopes[slopes.scope == choice("scope", scope, SCOPES)].itertuples():
-        sending = size * row.s_per_byte
-        times = {"time_s": row.worst_s + sending, "latency_s": row.worst_s}
-        bound = np.where(sending > row.worst_s, "bandwidth", "latency")
-        rows.append({"system": row.system, "message_bytes": size, **times, "bound": bound})
-    return tidy(rows)
-
-
-def crossovers(names: Iterable[str | System]) -> pd.DataFrame:
-    """Return the send buffer at which an all-to-all spends as long on bandwidth as on latency.
-
-    Returns
-    -------
-    table : pandas.DataFrame
-        system, scope, crossover_bytes with `_low` and `_high` of the latency, per_pair_bytes (to each other chip).
-    """
-    table = _slopes(names).sort_values("scope", kind="stable", ignore_index=True)
-    ends = {f"crossover_bytes{end}": table[f"worst_s{end}"] / table.s_per_byte for end in ("", "_low", "_high")}
-    return table[["system", "scope"]].assign(**ends, per_pair_bytes=ends["crossover_bytes"] / table.chips)
-
-
-def collective_times(names: Iterable[str | System], kind: str, message_bytes: ArrayLike) -> pd.DataFrame:
-    """Return `tm.collective` over all ranks of each system on its links alone, with band, basis and algorithm."""
-    size = np.atleast_1d(numbers("message_bytes", message_bytes))
-    rows = []
-    for net in nets(names):
-        answer = collective(kind, size, net.system, **ON_LINKS)
-        known = {"system": net.system.id, "message_bytes": size, "time_s": answer.time_s}
-        rows.append(known | answer.banded("busbw_bytes_per_s") | {"algorithm": answer.algorithm, "basis": answer.basis})
-    return tidy(rows)
-
-
-def buffer_places(names: Iterable[str], message_bytes: float) -> pd.DataFrame:
-    """Compare an all-reduce of one large message with buffers in SBUF and in HBM.
-
-    Returns
-    -------
-    table : pandas.DataFrame
-        system, ranks, sbuf_s, hbm_s, bound ("links" or "HBM").
-
-    Examples
-    --------
-    >>> buffer_places(["trn2.48xlarge"], 1e9).bound.tolist()
-    ['HBM', 'links']
-    """
-    rows = []
-    for spec in map(systems.system, listed("names", names)):
-        chip = spec.chip.cores / spec.chip.lnc_default
-        for ranks in (chip, spec.domain_chips * chip):
-            times = [
-                collective("all_reduce", message_bytes, spec, ranks, buffers=place, **ON_LINKS).time_s
-                for place in BUFFERS
-            ]
-            bound = "HBM" if times[1] > times[0] else "links"
-            rows.append({"system": spec.id, "ranks": ranks, "sbuf_s": times[0], "hbm_s": times[1], "bound": bound})
-    return tidy(rows)
-
-
-def library_switch(names: Iterable[str | System]) -> pd.DataFrame:
-    """Compare the largest all-reduce for which one shot is fastest with the limit of AWS's mesh.
-
-    Returns
-    -------
-    table : pandas.DataFrame
-        system, one_shot_up_to_bytes (on a grid of quarter powers of two), library_up_to_bytes, ratio.
-    """
-    times = collective_times(names, "all_reduce", SIZES)
-    shot = times.message_bytes.where(times.algorithm == "one_shot", 0.0)
-    table = shot.groupby(times.system, sort=False).max().rename("one_shot_up_to_bytes").reset_index()
-    library = load.value("neuronlink-v3", "algorithm_max_bytes", "mesh")
-    return table.assign(library_up_to_bytes=library, ratio=table.one_shot_up_to_bytes / library)
+    both = dict.fromkeys(it.id for it in (spec, torus, systems.system(common.LANE_MAP)))
+    contract = evidence.table("collective_contract")
+    aside = score.reasons(score.excluded(judged[judged.kind == "collective"]))[["reason", "rows"]]
+    return {
+        "All-to-all of one chip to all others of its rack or domain, one way": ("capacities", compare.capacities(both)),
+        "The same by routing: any paths, evenly over the shortest, one path per pair": (
+            "routings",
+            compare.routings(both),
+        ),
+        "Each tier of switched racks: lanes of a chip into it, and those that it hands on": (
+            "tiers",
+            compare.tiers([spec, common.LANE_MAP]),
+        ),
+        "Latency of the empty fabric, one way": ("latencies", compare.latencies(both)),
+        f"Other readings of what sources leave open about {torus.name}": ("readings", what_if.readings(torus.id)),
+        "What launches a collective, and how long that takes on Trainium2": (
+            "launchers",
+            evidence.table("collective_launchers"),
+        ),
+        "Error of calls on Trainium2 that take more than three launches, with the run left out": (
+            "host-calls",
+            evidence.table("collective_host_calls"),
+        ),
+        "Floor and bus bandwidth of each published run of AWS's own test": ("runs", evidence.table("collective_fits")),
+        "What such a run reaches of the modelled links, were it this system": (
+            "shares",
+            evidence.table("collective_shares"),
+        ),
+        "Graphs with none, one and twelve all-reduces": ("barriers", evidence.table("collective_barriers")),
+        "Every row of AWS's test, and what it is used for": ("contract", contract),
+        "Measured rows that are set aside, and why": ("set-aside", aside),
+    }
