@@ -14,11 +14,9 @@
 
 # %% tags=["parameters"]
 system: str = "trn3-nl72x2-pcie160"
-models: list[str] = ["llama-3.1-8b", "llama-3.1-70b", "qwen3-235b-a22b", "deepseek-v3"]
+models: list[str] = ["llama-3.3-70b", "deepseek-v3"]
 precision: str = "bf16"
-prefill_chips: int = 16
 cluster_chips: int = 8192
-attainable_share: float = 0.6
 
 # %% tags=["hide-input"]
 import numpy as np
@@ -29,420 +27,322 @@ import trnmodel as tm
 from trnbook import charts
 from trnbook.chapters import common, guard
 from trnbook.chapters import scale_out as tables
-from trnbook.chapters import scale_out_printed as networks_printed
-from trnbook.shared import ledger
-from trnmodel.fabric import scaleout
-from trnmodel.units import GBIT, format_digits, format_quantity, format_within
+from trnbook.chapters import scale_out_printed as printed
+from trnbook.drawings import racks as drawings
+from trnbook.shared import case
 
 spec, senders = tm.system(system), [tm.model(name) for name in models]
-guard.need(
-    not np.isnan(spec.scaleout_bytes_per_s_per_dir),
-    f"system = {spec.id!r}: no scale-out rate of its chips is published",
-)
-guard.some(models=models)
-guard.generates(models=senders)
-guard.computes(spec.chip, precision=precision)
-guard.within(1, 1e9, prefill_chips=prefill_chips, cluster_chips=cluster_chips)
-guard.within(0.01, 1, attainable_share=attainable_share)
-PORTS = [100e9, 200e9, 400e9, 800e9]
-RACKS = ["trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160"]
-NEIGHBOURS = [
-    "trn1.32xlarge",
-    "trn2-ultraserver",
-    *RACKS,
-    "trn3-nl72x2-aws-lanes",
-    "gb200-nvl72",
-    "hgx-h100",
-    "tpu-v7-pod",
-]
+rate = spec.scaleout_bytes_per_s_per_dir
+guard.need(not np.isnan(rate), f"system = {spec.id!r}: no scale-out rate of its chips is published")
+guard.some(models=models), guard.generates(models=senders), guard.computes(spec.chip, precision=precision)
+guard.within(1, 1e9, cluster_chips=cluster_chips)
 
 # %% tags=["hide-input"]
-largest = scaleout.networks(spec)
-first, paths = largest.iloc[0], scaleout.distances(spec)
-rate, shared = spec.scaleout_bytes_per_s_per_dir, scaleout.by_rack(system)
-whole = [
-    f" With a pair for each of its own racks of {row.chips_per_pair:.0f} it is {row.chips:,.0f}, "
-    + (f"oversubscribed {row.oversubscription:.2f}:1." if row.oversubscription > 1 else "with ports to spare.")
-    for row in shared[shared.under == "a rack"].itertuples()
-]
-Markdown(
-    common.card(
-        first.chips,
-        f"so many of {spec.name} do three layers of {first.leaf_and_spine} switches with 100G ports reach where {first.chips_per_rack:.0f} of "
-        f"them share a pair of top-of-rack switches: half of its ports, whatever the rack holds",
-        unit="chips",
-        mark="ideal",
-        rival=f"{largest.leaf_and_spine[1]} switches, in leaf and spine alone, reach {largest.chips[1] / first.chips:.0f} times as many",
-        proof="Check: numbers that are not ours",
-        more=f"Each has {rate / GBIT:g} Gb/s and is at most five switches, some "
-        f"{format_within(paths.latency_s[2], paths.latency_s_low[2], paths.latency_s_high[2], 's')}, from any other.{''.join(whole)} Beyond the "
-        f"building the fibre rules: {format_quantity(paths.fibre_s[5], 's', 3)} one way at the {paths.distance_m[5] / 1000:.0f} km of ZR "
-        f"optics, and the chip keeps {format_quantity(paths.in_flight_bytes[5], 'B', 3)} in flight to fill it.\n\n"
-        + ledger.rests_on(f"{scaleout.AWS}/nic_s/project"),
-    )
-)
-
-# %% [markdown]
-# ## Notation
+first = tables.attached(spec, 100e9)
+largest = tm.clos(switch_bits_per_s=12.8e12, layers=3, **first)
+Markdown(tables.answer(spec, float(largest.max_chips)))
 
 # %% tags=["hide-input"]
-charts.table(
-    common.notation(tables.symbols(system)),
-    caption=f"What this chapter calls things, for {spec.name}; confidence D is our own estimate",
-    download="notation",
-)
-
-# %% [markdown]
-# A **logical port** is what a switch forwards to: a 400G cage can be one port of 400G or four of 100G. A **plane** is a
-# network of its own, and a NIC is split over all planes. **Top of rack** (ToR) is the first layer of switches.
-#
-# ## The model
-#
-# A switch of capacity $S$ has $r = \lfloor S/p \rfloor$ logical ports of rate $p$. If the first layer gives half of its ports to
-# NICs, a folded Clos network ends in
-#
-# $$ e_2 = \frac{r^2}{2}, \qquad e_3 = \frac{r^3}{4} $$
-#
-# endpoints with two and three layers. Halving the port doubles $r$: four times the endpoints on two layers, eight times on
-# three. Nothing is gained in bandwidth: each endpoint is half as fast, and a NIC needs twice as many planes.
-#
-# **By hand.** A 12.8T switch has 12,800/100 = 128 ports of 100G: $128^2/2 = 8{,}192$ and $128^3/4 = 524{,}288$. With ports of
-# 400G it has 32, and two layers end at $32^2/2 = 512$.
-
-# %%
-by_hand = {(100e9, 2): 128**2 / 2, (100e9, 3): 128**3 / 4, (400e9, 2): 32**2 / 2}
-ends = [float(tm.clos(switch_bits_per_s=12.8e12, port_bits_per_s=p, layers=n).endpoints) for p, n in by_hand]
-assert ends == list(by_hand.values())
-", ".join(f"{count:,.0f}" for count in ends)
-
-# %% [markdown]
-# ## Small ports reach far
-
-# %%
-reach = tables.reach(PORTS)
+reach = {}
+for layers, port in ((3, 100), (3, 400), (2, 100), (2, 400)):
+    net = tm.clos(switch_bits_per_s=tables.SWITCHES, port_bits_per_s=port * 1e9, layers=layers)
+    reach[f"{layers} layers, {port}G ports"] = net.endpoints
 charts.lines(
-    reach.assign(layers=reach.layers.map("{:.0f} layers".format)),
-    x="switch_bits_per_s",
+    tables.curves(reach),
+    x="switch_Tb_per_s",
     y="endpoints",
-    color="port",
-    shape="layers",
+    color="line",
+    highlight=["3 layers, 100G ports"],
     log_x=True,
     log_y=True,
-    caption="100G ports reach 16 to 64 times 400G's",
-    under="on any switch: 16 times on two layers, 64 times on three",
+    caption="Small ports and a third layer reach furthest",
+    under="one network of switches of one size; the smallest of them is AWS's top of rack",
 )
 
 # %% [markdown]
-# ## What it means for this system
+# ## The running case
 #
-# Each NIC has two ToR switches above it, one for each plane, so both planes reach every chip. The ToR stays while leaf and
-# spine are exchanged:
+# Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its users. Every replica of
+# the case stays inside one system, so none of its lines crosses the network of this chapter.
 
 # %%
-attach = scaleout.nic(system)
-shown = "leaf_and_spine chips_per_rack racks_per_pod pods chips switches switches_per_chip optics_per_chip".split()
-charts.table(
-    largest[shown],
-    caption=f"The largest three-layer network of {spec.name}, by the switch of leaf and spine",
-    download="networks",
-)
-
-# %% tags=["hide-input"]
-Markdown(
-    f"Where as many ports of a ToR go up as down, a pair of them serves {first.chips_per_rack:.0f} chips, and each chip costs {first.switches_per_chip:.3f} switches and "
-    f"{first.optics_per_chip:.2g} optical modules of 400G, whatever the size: a larger leaf and spine saves switches, not optics. "
-    f"Copper between chip and ToR is what keeps that down; with optical cables there as well it would be "
-    f"{first.optics_per_chip + 2 * attach['nic_bits_per_s'] / attach['module_bits_per_s'] / attach['chips_per_nic']:.2g}."
-    + (
-        " No source says what one NIC of this system carries; one port in each plane is assumed."
-        if np.isnan(spec.nic_bytes_per_s_per_dir)
-        else ""
-    )
-)
-
-# %%
-own = [scaleout.by_rack(name).assign(system=name) for name in dict.fromkeys([spec.id, *RACKS])]
-pairs = pd.concat(own, ignore_index=True)
-charts.table(
-    pairs[["system", *pairs.columns[:-1]]],
-    caption=f"{first.chips:,.0f} chips take {first.chips_per_rack:.0f} a pair of tops of rack; with a pair for each rack it is "
-    + ", ".join(f"{row.chips:,.0f} on {row.system}" for row in pairs[pairs.under == "a rack"].itertuples()),
-    download="by-rack",
-)
-
-# %% tags=["hide-input"]
-crowded = pairs[(pairs.under == "a rack") & (pairs.cpu_ports > 0)].drop_duplicates("system")
-Markdown(
-    "The printed reach takes a pair of tops of rack that is full to the half, whatever stands in the rack. "
-    + " ".join(
-        f"A rack of {row.system} puts {row.down_ports:.0f} of {row.down_ports + row.up_ports:.0f} ports down for its {row.chips_per_pair:.0f} "
-        f"chips, and {row.cpu_ports:.0f} more for the NICs of its CPUs, which use the same switches."
-        for row in crowded.itertuples()
-    )
-)
+case.table("scale-out")
 
 # %% [markdown]
-# ## A layer saved is a layer of optics saved
-
-# %%
-choice = scaleout.port_choice(system, cluster_chips, PORTS[:3])
-reached = choice.dropna(subset=["layers"])
-needed = reached[reached.switch == first.leaf_and_spine].set_index("port").layers
-charts.bars(
-    reached,
-    x="switch",
-    y="optics_per_chip",
-    color="port",
-    caption=f"{tm.units.counted(cluster_chips, 'chip')} need {needed.min():.0f} to {needed.max():.0f} layers"
-    if needed.nunique() > 1
-    else f"{tm.units.counted(cluster_chips, 'chip')} need as many layers with any ports"
-    if len(needed)
-    else f"{tm.units.counted(cluster_chips, 'chip')} are beyond {first.leaf_and_spine} switches",
-    under=f"on {first.leaf_and_spine} switches: "
-    + (", ".join(f"{layers:.0f} layers with {port} ports" for port, layers in needed.items()) or "out of reach"),
-)
-
-# %%
-charts.table(
-    choice, caption=f"A cluster of {tm.units.counted(cluster_chips, 'chip')} in each port size", download="port-choice"
-)
-
-# %% tags=["hide-input"]
-small = reached[reached.switch == first.leaf_and_spine].set_index("port").optics_per_chip
-missing = sorted(set(choice.port) - set(reached.port))
-Markdown(
-    (
-        f"On {first.leaf_and_spine} switches the cluster takes "
-        + ", ".join(
-            f"{tm.units.counted(round(optics, 1), 'module a chip')} with {port} ports" for port, optics in small.items()
-        )
-        if len(small)
-        else f"On {first.leaf_and_spine} switches no network reaches so many"
-    )
-    + (f"; no NIC of this system can be split into {' or '.join(missing)} ports." if missing else ".")
-)
-
-# %% [markdown]
-# ## Across buildings
+# ## The idea: layers of switches
 #
-# AWS joins spines of different buildings directly, without deep buffers: the NICs hold what is in flight,
-# $q = 2\,t\,b$ for a one-way latency $t$. FR optics drive a few kilometres, ZR optics more than a hundred.
+# The chips of a server or a rack are joined by *scale-up* links and form a *domain*. Beyond it, traffic takes the *scale-out* network of network cards
+# (*NIC*; AWS calls its own *EFA*), switches and fibre. It is many times slower per chip, but it reaches a whole building. So how many chips
+# does it join, and which traffic can it carry?
+#
+# To join more chips than one switch has ports, switches are stacked in layers. Each switch gives half of its ports to the layer below and half to
+# the layer above, so that no layer is narrower than the one below it. Such a network is called a *Clos network*. AWS builds it twice, as two
+# *planes*, and splits each NIC over both.
+
+# %% tags=["hide-input"]
+drawings.layers_of_network(spec)
+
+# %% [markdown]
+# ## How many chips?
+#
+# A switch of capacity $S$ has $r$ ports of rate $p$, its *radix*. In a network of $L$ layers, each layer multiplies the reach by the
+# ports that go down; the top layer has no layer above and uses all. The number of endpoints $E_L$ and of switches $X_L$ are
+#
+# $$ r = \Bigl\lfloor\frac{S}{p}\Bigr\rfloor , \qquad E_L = 2\,\Bigl(\frac{r}{2}\Bigr)^{L} , \qquad X_L = (2L - 1)\,\Bigl(\frac{r}{2}\Bigr)^{L-1} . $$
+#
+# An endpoint is one port of a NIC. Half as fast a port means twice the radix, and $2^L$ times the endpoints. Cut the network into two halves,
+# and the *bisection* $B$ can pass between them. If a top of rack has $d$ ports down and $u$ up, it is *oversubscribed* by $o$:
+#
+# $$ B = \frac{E_L\,p}{2} , \qquad o = \frac{d}{u} . $$
+#
+# **By hand.** The smallest switch has $12{,}800 / 100 = 128$ ports. Three layers end at $2 \times 64^3 = 524{,}288$ ports, on $5 \times 64^2 = 20{,}480$
+# switches. A chip of NL72x2 has one port in each of two planes, so these many chips take twice the switches. With ports of 400 Gb/s three layers
+# would end at $2 \times 16^3 = 8{,}192$.
 
 # %%
+rows = []
+for port in (100e9, 400e9):
+    for layers in (2, 3):
+        ask = {"switch_bits_per_s": 12.8e12, "layers": layers, **tables.attached(spec, port)}
+        rows.append(tables.sized(tm.clos(**ask), tm.clos(**ask, chips=cluster_chips)))
+one, coarse = (tm.clos(switch_bits_per_s=12.8e12, port_bits_per_s=p, layers=3) for p in (1e11, 4e11))
+assert (one.endpoints, one.switches, coarse.endpoints) == (2 * 64**3, 5 * 64**2, 2 * 16**3)
+charts.table(pd.DataFrame(rows), caption=f"Networks for {cluster_chips:,} chips", download="networks")
+
+# %% [markdown]
+# Above the top of rack every link is optical, so each layer adds optical modules per chip. A dash marks what is too small.
+#
+# ## Which traffic can leave the domain?
+#
+# The network has a ridge, as [memory has](chip-roofline.ipynb). A chip with peak $P_0$ that sends $b$ bytes per second does not wait for the network if
+# it does at least
+#
+# $$ I^* = \frac{P_0}{b} $$
+#
+# operations per byte that it sends. Inside a domain $b$ is the rate of the scale-up links, outside it is that of the NIC.
+
+# %%
+place = "trn3-nl72x2-pcie160"
+llama, deepseek = (tm.plan(m, case.request(m), systems=place).best.first for m in case.PROMISES)
+work = {"tensor parallelism, Llama": tables.per_byte(llama, "tp")}
+work["experts, DeepSeek"] = tables.per_byte(deepseek, "ep")
+for one in senders:
+    work[f"cache of a prompt, {one.id}"] = float(one.prefill_flop(4096) / one.kv_bytes(4096))
+order, train = ("tp", "cp", "ep", "pp", "dp"), {"global_batch": 1152, "seq": 4096, "zero": 1}
+parallel = tm.Mapping(tp=8, pp=4, dp=288, lnc=2, placement=order)
+step = tm.train_step("llama-3.3-70b", place, parallel, count=16, **train)
+crossing = 6 * llama.model.total_params * (1 - 1 / 16) / 144  # bytes that a chip sends
+work["gradients, Llama on 16 domains"] = float(step.model_flop / step.chips) / crossing
+
+# %% tags=["hide-input"]
+peak = tables.peak_flop_per_s(spec, precision)
+inside = float(tables.rates([spec]).scaleup_bytes_per_s_per_dir[0])
+ridges = {"ridge inside the domain": inside, "ridge of the scale-out network": rate}
+ridges = {name: float(tm.roofline.ridge_point_flop_per_byte(peak, b)) for name, b in ridges.items()}
 charts.ranges(
-    paths,
-    x="latency_s",
-    y="way",
+    tables.ranked(work, ridges),
+    x="flop_per_byte_sent",
+    y="what",
+    color="kind",
+    highlight=[tables.RIDGE],
     log_x=True,
-    caption="Inside a site NICs make the latency, beyond it fibre",
-    under="the fibre from ten kilometres on; what a NIC takes is our estimate (D)",
-)
-
-# %%
-columns = "way switch_hops fibre_s latency_s latency_s_low latency_s_high in_flight_bytes".split()
-charts.table(
-    paths[columns], caption="One way through the empty network, and what one chip keeps in flight", download="ways"
+    caption="What lies right of the network's ridge may leave",
+    under=f"work per byte that a chip sends; ridges of {spec.name} in {precision.upper()}",
 )
 
 # %% [markdown]
-# NIC latency is our estimate (D), backed out of the 15 us that AWS prints for a message between servers; the path of that
-# measurement is not stated, hence the bars.
+# *Tensor parallelism* splits every matrix over chips and adds up their results in every layer. *Experts* receive each token in every layer. Both must
+# stay inside. A cache, or the gradients of a training step, is sent once after much work.
 #
-# ## Does 200 Gb/s a chip hide the KV cache?
+# ## How long does an exchange take?
 #
-# AWS believes that 200 Gb/s a chip is enough to overlap the transfer of the KV cache from prefill to decode instances. A cache of
-# $v$ bytes a token leaves at rate $b$; it hides behind a prefill of fewer than $R = b/v$ tokens a second. So the slower the prefill,
-# the easier the claim: the public software's stands beside one that reaches a share of the peak and hides its own network. AWS claims
-# about 60 % of BF16 for dense models with hand-written kernels, which it says of training.
+# An *all-reduce* adds up a message of $m$ bytes over all chips. It first adds within each domain, so that each of the $N$ chips of a domain holds a
+# part. Only these parts cross the network between $c$ domains:
+#
+# $$ t = t_\text{inside} + 2\,\Bigl(1 - \frac{1}{c}\Bigr)\frac{m}{N\,b} . $$
+#
+# The larger the domain, the less each chip sends out. **By hand.** The 16 chips of a Trn2 instance share 1 GB. Between two instances each sends 62.5 MB,
+# which takes 2.5 ms at its NIC's rate. Among 64 it sends nearly twice as much.
 
 # %%
-tokens, attained = 2.0 ** np.arange(10, 18), tables.attainable(attainable_share)
-moved = pd.concat(
-    [
-        tables.kv_transfer(m, spec, tokens, prefill_chips, precision, stack)
-        for stack in (None, attained)
-        for m in senders
-    ],
-    ignore_index=True,
-)
-fits = moved.dropna(subset=["send_over_prefill"])
-
-# %% tags=["hide-input"]
-used_chips = int(moved.chips.iloc[0])
-worst = fits.loc[fits.groupby("stack", sort=False).send_over_prefill.idxmax()]
-claim = (
-    "Sending the KV cache takes at most "
-    + ", ".join(f"{row.send_over_prefill:.1%} of a prefill on {row.stack} ({row.model})" for row in worst.itertuples())
-    if len(fits)
-    else f"None of these models fits {tm.units.counted(used_chips, 'chip')}"
-)
-charts.lines(
-    fits,
-    x="input_tokens",
-    y="send_over_prefill",
-    color="model",
-    shape="stack",
-    log_x=True,
-    log_y=True,
-    caption=f"Sending the cache takes at most {fits.send_over_prefill.max():.1%} of a prefill",
-    under=f"{precision}, from {tm.units.counted(used_chips, 'chip')}; {claim[:1].lower()}{claim[1:]}",
-) if len(fits) else Markdown(f"**{claim}** in {precision}.")
-
-# %% tags=["hide-output"]
-shown = "model input_tokens chips stack basis kv_bytes prefill_s send_s hidden late_s late_whole_s".split()
-charts.table(
-    moved[shown],
-    caption=f"KV transfer from {tm.units.counted(used_chips, 'chip')}, in {precision}: sent layer by layer, or whole after prefill",
-    download="kv",
-)
-
-# %%
-narrow = list(dict.fromkeys([precision, *(name for name in ["mxfp8"] if name in spec.chip.peak_flop_per_s)]))
-counts = sorted({n for n in (1, 4, used_chips) if n <= spec.domain_chips})
-room = tables.room(senders, spec, tokens, counts, narrow, [None, attained])
-least = room.groupby("stack", sort=False).room.agg(["min", "max"])
-low = least["min"].min()
-ends = [
-    " to ".join(dict.fromkeys(f"{format_digits(end, 2)}" for end in row)) + f" times on {stack}"
-    for stack, *row in least.itertuples()
-]
-charts.table(
-    room,
-    caption="Tightest prompt and model of each case: the network could be slower by " + ", ".join(ends)
-    if ends
-    else "No case",
-    download="room",
-)
-
-# %% tags=["hide-input"]
-Markdown(
-    f"From {tm.units.counted(used_chips, 'chip')} of {spec.name} in {precision} the network could be "
-    + " and ".join(
-        f"{format_digits(1 / row.send_over_prefill, 2)} times slower on {row.stack}" for row in worst.itertuples()
-    )
-    + " before sending became the longer of the two. Over prefills from "
-    + ", ".join(map(str, counts))
-    + f" chips in {' and '.join(narrow)} it is "
-    + ", ".join(ends)
-    + f": the claim {'fails below one' if low < 1 else 'holds, with little to spare' if low < 3 else 'holds with room'}. "
-    f"What layer-by-layer sending cannot hide is the last layer, {1 - fits.hidden.max():.1%} of the transfer or more."
-    if len(fits)
-    else "With more chips or a narrower format the table fills."
-)
+over = {}
+for name in case.SYSTEMS:
+    many = [tm.system(name, count=c) for c in tables.DOMAINS]
+    sums = [tm.collective("all_reduce", 1e9, some, efficiencies="ideal") for some in many]
+    over[name] = [float(one.time_s) for one in sums]
+_, two_s, *_, most_s = over["trn2.48xlarge"]
+assert abs((most_s - two_s) / (2 * (1 / 2 - 1 / 64) * 1e9 / (16 * 25e9)) - 1) < 1e-9
+charts.table(tables.by_domains(over), caption="All-reduce of 1 GB, links alone", download="all-reduce")
 
 # %% [markdown]
-# ## Scale-out beside scale-up
+# In the first row all levels of a domain send at once. In the others they take turns, so $t_\text{inside}$ is longer and always the same.
+#
+# **What does training expose?** In *data parallel* training each domain reads other sequences, and then all of them add up their gradients. Per parameter it does 6 FLOP per
+# token and sends 6 bytes per step: four of the gradient, and two of the new weight. If the software reaches the share $\eta$ of the peak, both
+# take equally long at $T^*$ tokens per domain and step. What takes longer than the work it hides behind is *exposed*:
+#
+# $$ T^* = \frac{\eta\,P_0}{b} , \qquad t_\text{exposed} = \max\bigl(t_\text{gradients} - o\,t_\text{work},\ 0\bigr) . $$
+#
+# **By hand.** On Trainium3 $T^* = 0.68 \times 671{,}000 / 25 = 18{,}000$ tokens, and large runs have hundreds of thousands. But public software
+# reaches only 15 % of the network's rate, by our fit to published runs, and hides nothing ($o = 0$).
 
 # %%
-speeds = tables.rates(dict.fromkeys([spec.id, *NEIGHBOURS]))
-ratio, fast = speeds.scaleup_over_scaleout, speeds.set_index("system").scaleup_over_scaleout
-charts.bars(
-    speeds,
-    x="system",
-    y="scaleup_over_scaleout",
-    caption=f"Scale-up sends {ratio.min():.0f} to {ratio.max():.0f} times scale-out's rate",
-    under=f"a chip, one way; on NL72x2 {fast['trn3-nl72x2-pcie160']:.0f} times, by AWS's own lane map {fast['trn3-nl72x2-aws-lanes']:.0f}",
-)
-
-# %%
-charts.table(
-    speeds.drop(columns=["nic_bytes_per_s_per_dir"]),
-    caption="Rates of one chip, one way, and of its whole scale-up domain",
-    download="rates",
-)
+fewer = tm.Mapping(tp=8, pp=4, dp=72, lnc=2, placement=order)
+few = tm.train_step("llama-3.3-70b", place, fewer, count=4, **train)
+assert round(few.stack.matmul_share * 671e12 / 25e9, -3) == 18_000
+Markdown(tables.exposed(few, step))
 
 # %% [markdown]
+# ## What leaves the case: a cache
+#
+# If prefill and decode run on separate chips, the cache of each prompt crosses the network. With $c$ bytes per token and $N_a$ active parameters, the
+# ratio of sending to prefill depends neither on the length of the prompt nor on the number of chips:
+#
+# $$ \frac{t_\text{send}}{t_\text{prefill}} \approx \frac{c}{2\,N_a}\,\frac{\eta\,P_0}{b} . $$
+#
+# **By hand.** A prompt of Llama leaves $4{,}096 \times 327{,}680$ bytes, which is 1.34 GB. One chip sends it in 54 ms.
+
+# %%
+rows = []
+for name in case.PROMISES:
+    for where in case.SYSTEMS:
+        best = tm.plan(name, case.request(name), systems=where).best
+        rows.append(tables.sent(best, tm.model(name).kv_bytes(4096, best.dtypes.kv)))
+assert abs(rows[0]["send_s"] - 4096 * 327_680 / 25e9) < 1e-9
+leaving = pd.DataFrame(rows)
+charts.table(leaving, caption="A cache is sent far faster than prefill makes it", download="cache")
+
+# %% [markdown]
+# SemiAnalysis reports AWS's view that 200 Gb/s per Trainium3 chip is enough to hide the transfer, and here it is. [How do users share one
+# machine?](serving.ipynb) asks when separate chips pay.
+#
 # ## Check: numbers that are not ours
 #
-# **Printed sizes.** Every cluster size and ratio that the deep dive prints, against the same from the formula:
+# **Measured calls.** One source timed collectives between two instances of Trainium2, which `tm.validate` predicts.
 
 # %%
-printed = networks_printed.printed_sizes()
-charts.table(
-    printed.drop(columns=["source"]), caption="Cluster sizes as printed and as computed", download="printed-sizes"
-)
-
-# %%
-measured = networks_printed.measured_share()
-charts.table(measured, caption="What EFA moved on trn2.48xlarge, against its printed rate", download="measured")
+judged = tables.timed(tm.validate(tables.between_instances()))
 
 # %% tags=["hide-input"]
-computed_s, printed_s = networks_printed.fibre_check()
-Markdown(
-    f"{(printed.verdict == 'agrees').sum()} of {len(printed)} printed sizes agree exactly. One kilometre of fibre: "
-    f"{format_quantity(computed_s, 's')} computed, {format_quantity(printed_s, 's')} printed elsewhere "
-    f"({computed_s / printed_s - 1:+.2%}). Measured transfers reach {measured.share.min():.0%} to "
-    f"{measured.share.max():.0%} of the printed rate; at {measured.share.min():.0%} every sending time above is "
-    f"{1 / measured.share.min():.2f} times as long."
+charts.scatter(
+    judged[judged.message_bytes >= 2**16],
+    x="predicted_s",
+    y="measured_s",
+    color="kind",
+    label="call",
+    caption="Large messages take about as long as predicted",
+    under=f"messages of 64 KiB and more; median error of all {len(judged)} is {judged.error.abs().median():.1%}",
 )
 
 # %% [markdown]
-# **A printed size that needs a word more.** The text sets 8,192 GPUs behind 100G ports against 512 behind 400G ports, both with a
-# NIC of 400G. 8,192 is the number of *ports*: in one network they are 2,048 GPUs with four ports each. The printed size needs
-# four planes, hence four times the switches:
-
-# %%
-one, four = (
-    tm.clos(switch_bits_per_s=12.8e12, port_bits_per_s=100e9, nic_bits_per_s=400e9, layers=2, planes=n) for n in (1, 4)
-)
-planes = pd.DataFrame(
-    {"planes": [1, 4], "gpus": [one.max_chips, four.max_chips], "switches": [one.switches, four.switches]}
-)
-charts.table(planes, caption="Two layers of 12.8T switches with 100G ports, for NICs of 400G", download="planes")
-
-# %% [markdown]
-# ## What moves the answer
+# A smaller message takes the launch of the call, which is our fit to such calls. A large one first passes the memory of each chip and then the
+# network. We found that order in these rows, so the test is not blind. **Printed sizes:** all that SemiAnalysis prints agree.
 #
-# * **Port size**, by its square or cube; **planes** buy the bandwidth back at the price of cabling.
-# * **The NIC option.** A chip with a 400G NIC of its own halves the chips of a ToR and doubles optics and switches a chip.
-# * **Distance.** Five microseconds a kilometre, whatever the switch.
-# * **The share of the printed rate** that transfers reach: two thirds to three quarters, measured.
+# ## What moves the answer, and what is left out
 #
-# ## What is left out
-#
-# Congestion and packet loss, SRD's spraying, the frontend network that shares the ToR, patch panels, oversubscribed uplinks
-# (`tm.clos(oversubscription=)` sizes them), prices (a later chapter). The prefills are those of chapter 10. The real topology between buildings is not known.
+# Port rate and layers move the reach by powers. Oversubscription buys reach with bandwidth; `tm.clos(oversubscription=)` sizes it. Distance adds 5 µs per
+# kilometre, whatever the switch. Left out are congestion, lost packets, and prices ([What does a million tokens cost?](cost.ipynb)).
 
 # %% [markdown]
 # ```{admonition} Takeaway
 # :class: tip
-# The reach of a network is its switch's port count to the power of its layers: divide ports before you add layers, and mind that
-# bandwidth comes from planes.
+# The reach of a network is the ports of a switch to the power of its layers. Ask of each exchange how much work stands behind a byte: tensor
+# parallelism and experts stay inside the domain, gradients and caches may leave it.
 # ```
 
 # %% [markdown]
 # ## Problems
 #
-# **1.** How many endpoints has a three-layer network of 51.2T switches with ports of 200G?
+# **1.** How many endpoints has a network of three layers of 51.2T switches with ports of 200G?
 #
 # ```{admonition} Answer
 # :class: dropdown
-# 51,200/200 = 256 ports: $256^3/4 = 4{,}194{,}304$.
+# A switch has $51{,}200 / 200 = 256$ ports, and $2 \times 128^3 = 4{,}194{,}304$.
 # ```
 #
-# **2.** Leaf and spine go from 12.8T to 25.6T, the ToR stays. Why four times the chips and not eight?
+# **2.** Leaf and spine switches double their capacity, and the top of rack stays. Why do four times the chips fit and not eight times?
 #
 # ```{admonition} Answer
 # :class: dropdown
-# Endpoints are (ToR ports down) x (leaf ports down) x (pods = leaf ports): only the last two factors double.
+# Endpoints are the ports down of a top of rack, times those of a leaf, times the pods, which are as many as a spine has ports. Only the last two
+# factors double.
 # ```
 #
 # **3.** Two buildings are 80 km apart. How much must a chip with 200 Gb/s keep in flight?
 #
 # ```{admonition} Answer
 # :class: dropdown
-# 80 km x 4.9 us/km = 0.39 ms one way, with NICs and switches 0.41 ms; twice that at 25 GB/s is 20 MB.
+# Fibre takes 4.9 µs per kilometre, which is 0.39 ms one way. NICs and switches add 0.02 ms. An acknowledgement is back after 0.82 ms, in which the
+# chip sends 20 MB.
 # ```
+
+# %% tags=["hide-input"]
+one = tm.clos(switch_bits_per_s=51.2e12, port_bits_per_s=200e9, layers=3)
+wider = tm.clos(switch_bits_per_s=25.6e12, tor_bits_per_s=12.8e12, layers=3, **first)
+assert float(one.endpoints) == 2 * 128**3
+assert float(wider.max_chips / largest.max_chips) == 4
+
+# %% [markdown]
+# ## Evidence
+#
+# ```{admonition} How many chips share a pair of top-of-rack switches?
+# :class: dropdown
+# The headline gives half of the ports of a top of rack to chips, 64 of 128, whatever the rack holds. If instead each rack of NL72x2 has its own pair,
+# 72 ports go down and 56 up. Then the network joins 589,824 chips, oversubscribed by 1.29. The NICs of a rack's CPUs use the same switches. The table by
+# racks has every case.
+# ```
+#
+# ```{admonition} How fast is a chip inside its domain?
+# :class: dropdown
+# For NL72x2, SemiAnalysis counts 144 lanes per chip, which carry 1.15 TB/s. A map on AWS's own page has 88, which carry 704 GB/s. The book uses the
+# first and lists the second as `trn3-nl72x2-aws-lanes`. The scale-out network is slower in both cases, by 46 times or by 28.
+# ```
+#
+# ```{admonition} A printed size that needs a word more
+# :class: dropdown
+# SemiAnalysis says that small ports reach 8,192 GPUs where large ones reach 512. Both have NICs of 400G, and the small ports have 100G. The formula
+# counts 8,192 *ports*. In one network these are 2,048 GPUs with four ports each. The printed size needs four planes, and four times the switches.
+# ```
+
+# %% tags=["hide-input"]
+one, four = (
+    tm.clos(switch_bits_per_s=12.8e12, nic_bits_per_s=400e9, port_bits_per_s=1e11, layers=2, planes=n) for n in (1, 4)
+)
+assert (one.max_chips, four.max_chips, four.switches / one.switches) == (2048, 8192, 4)
+neighbours = [*case.SYSTEMS, "trn1.32xlarge", "trn3-nl72x2-aws-lanes", "gb200-nvl72", "hgx-h100", "tpu-v7-pod"]
+speeds = tables.rates(dict.fromkeys([spec.id, *neighbours]))
+charts.table(speeds, caption="Rates of a chip, one way", download="rates", file_only=True)
+
+# %% tags=["hide-input"]
+pairs = tables.by_rack([spec.id, *case.SYSTEMS])
+charts.table(pairs, caption="Reach by the chips that share a pair of switches", download="by-rack", file_only=True)
+
+# %% tags=["hide-input"]
+charts.table(tables.ways(spec), caption="Latency and bytes in flight, by distance", download="ways", file_only=True)
+
+# %% tags=["hide-input"]
+charts.table(tables.late(leaving), caption="A cache that leaves layer by layer", download="late", file_only=True)
+
+# %% tags=["hide-input"]
+sizes_printed, shares = printed.printed_sizes(), printed.measured_share()
+assert (sizes_printed.verdict == "agrees").all()
+charts.table(sizes_printed, caption="Printed sizes and ours", download="printed-sizes", file_only=True)
+
+# %% tags=["hide-input"]
+charts.table(shares, caption="What EFA moved, and its printed rate", download="measured", file_only=True)
+
+# %% tags=["hide-input"]
+charts.table(judged, caption="Calls between two instances, measured and predicted", download="calls", file_only=True)
+
+# %% tags=["hide-input"]
+charts.table(tables.left_out(), caption="Errors of calls, each run left out", download="left-out", file_only=True)
 
 # %% [markdown]
 # ## Sources
 
 # %% tags=["hide-input"]
 used = tm.facts()
-entities = {spec.id, scaleout.AWS, scaleout.FIBRE, "efa-v3"} | set(used.entity[used.quantity == "reach_m"])
+entities = {spec.id, "aws-scaleout", "smf-fibre", "efa-v3"} | set(used.entity[used.quantity == "reach_m"])
 used = used[used.entity.isin(entities)]
-charts.table(
-    common.bibliography([*used.source, *printed.source]),
-    caption="Sources of the figures in this chapter",
-    download="sources",
-)
+sources = common.bibliography([*used.source, *sizes_printed.source])
+charts.table(sources, caption="Sources of the figures in this chapter", download="sources")

@@ -1,11 +1,13 @@
-"""Scale-out tables: printed sizes, networks by hand, distances, and a KV cache against its prefill."""
+"""Scale-out tables: printed sizes, networks by hand, distances, work per byte, and a cache against its prefill."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import trnmodel as tm
-from trnbook.chapters import common, scale_out
+from trnbook.chapters import scale_out
 from trnbook.chapters import scale_out_printed as networks_printed
+from trnbook.shared import case
 from trnmodel.catalog import load
 from trnmodel.fabric import scaleout
 from trnmodel.units import GB, TBIT
@@ -137,45 +139,67 @@ def test_nic_latency_brackets_the_printed_message():
     assert ways.latency_s_low[0] < printed < ways.latency_s_high[2]
 
 
-def test_kv_transfer_by_hand():
-    """Llama-3.1-70B in BF16: 80 layers x 2 x 8 heads x 128 x 2 B = 327,680 B a token; 16 chips send 400 GB/s."""
-    table = scale_out.kv_transfer("llama-3.1-70b", "trn3-nl72x2-pcie160", [8192, 32768], 16)
-    np.testing.assert_allclose(table.kv_bytes, [327_680 * 8192, 327_680 * 32768])
-    np.testing.assert_allclose(table.send_s, table.kv_bytes / 400e9)
-    # sent faster than made: all but the last of 80 layers hides
-    np.testing.assert_allclose(table.hidden, 1 - 1 / 80)
-    assert (table.late_s < table.late_whole_s).all()
+@pytest.fixture(scope="module")
+def llama():
+    """Llama-3.3-70B of the running case on Trainium2, whose prompt leaves 80 x 2 x 8 x 128 x 2 B a token."""
+    return scale_out.sent(case.choice("llama-3.3-70b", "trn2.48xlarge"), 327_680 * 4096)
 
 
-def test_attainable_prefill_by_hand():
-    """A prefill on one chip at 60 % of 671 TFLOPS takes its FLOP over that; twice the share leaves half the room."""
-    model, tokens = tm.model("llama-3.1-8b"), 1024
-    ask = {"tokens": [tokens], "chips": [1], "precisions": ["bf16"]}
-    stacks = [scale_out.attainable(share) for share in (0.6, 0.3)]
-    good, half = scale_out.room([model], "trn3-nl72x2-pcie160", **ask, efficiencies=stacks).room
-    # 2 FLOP a parameter and token but those of the embedding and, but for the last token, of the head: 7.0e9 left
-    layers = model.total_params - 2 * model.vocab_size * model.hidden_size
-    sent_s = 2 * 8 * 128 * 2 * 32 * tokens / 25e9
-    assert good == pytest.approx(2 * layers * tokens / (0.6 * 671e12) / sent_s, rel=0.03)  # attention is the rest
-    assert half == pytest.approx(2 * good, rel=1e-3)
+def test_a_cache_leaves_at_the_rate_of_its_chips(llama):
+    assert llama["chips"] == 1
+    assert llama["send_s"] == pytest.approx(327_680 * 4096 / 25e9)
+    assert llama["prefill_over_sending"] == pytest.approx(llama["prefill_s"] / llama["send_s"])
 
 
-def test_own_software_and_attainable_prefill_stand_beside():
-    ask = {"tokens": [8192], "chips": [8], "precisions": ["bf16"], "efficiencies": [None, scale_out.attainable(0.6)]}
-    table = scale_out.room(["llama-3.1-8b"], "trn3-nl72x2-pcie160", **ask)
-    assert table["stack"].tolist() == ["vllm-neuron-2026", "60% of peak"]
-    assert table.room[0] > 2 * table.room[1]
+def test_a_plan_of_separate_pools_sends_the_cache_as_fast(llama):
+    ask = {"systems": "trn2.48xlarge", "prefill_systems": "trn2.48xlarge"}
+    apart = tm.plan("llama-3.3-70b", case.request("llama-3.3-70b"), **ask).best
+    assert apart.chips == 1
+    assert np.ravel(apart.column.transfer_s)[0] == pytest.approx(llama["send_s"])
 
 
-def test_room_of_models_that_fit_nowhere_is_empty():
-    ask = {"tokens": [2048], "chips": [1], "precisions": ["bf16"], "efficiencies": [None]}
-    assert scale_out.room(["deepseek-v3"], "trn1.32xlarge", **ask).empty
+def test_all_but_the_last_layer_of_a_cache_hides(llama):
+    """Sent faster than made, a layer is late by its own sending and the latency; one piece by all of it."""
+    row = scale_out.late(pd.DataFrame([llama])).iloc[0]
+    latency_s = scaleout.distances("trn2.48xlarge").latency_s[2]
+    assert row.late_s == pytest.approx(llama["send_s"] / 80 + latency_s)
+    assert row.late_whole_s == pytest.approx(llama["send_s"] + latency_s)
 
 
-def test_a_model_that_does_not_fit_is_marked():
-    table = scale_out.kv_transfer("llama-3.1-70b", "trn1.2xlarge", [2048], 16)
-    assert table.chips[0] == 1
-    assert table[["prefill_s", "late_s", "hidden"]].isna().all(axis=None)
+def test_work_per_byte_of_tensor_parallelism_by_hand():
+    """Two all-reduces a layer of 4,096 x 8,192 x 2 B over four ranks, each of which sends 2 x 3/4 of it."""
+    first = case.choice("llama-3.3-70b", "trn3-nl72x2-pcie160").first
+    sent = 2 * 80 * 1.5 * 4096 * 8192 * 2
+    assert scale_out.per_byte(first, "tp") == pytest.approx(float(first.work_flop_per_rank) / sent)
+
+
+def test_work_per_byte_of_experts_by_hand():
+    """Dispatch and combine of 58 layers: eight copies of 4,096 x 7,168 x 2 B over two ranks, 63 of 64 go elsewhere."""
+    best = case.choice("deepseek-v3", "trn3-nl72x2-pcie160")
+    assert (float(best.first.tp), float(best.first.ep)) == (2, 64)
+    sent = 2 * 58 * 8 * 4096 * 7168 * 2 / 2 * 63 / 64
+    assert scale_out.per_byte(best.first, "ep") == pytest.approx(float(best.first.work_flop_per_rank) / sent)
+
+
+def test_an_all_reduce_over_more_domains_adds_what_crosses():
+    """16 chips hold 62.5 MB each: 2 (1 - 1/c) of it cross at 25 GB/s."""
+    ask = {"kind": "all_reduce", "message_bytes": 1e9, "efficiencies": "ideal"}
+    two, many = (float(tm.collective(system=tm.system("trn2.48xlarge", count=c), **ask).time_s) for c in (2, 64))
+    assert many - two == pytest.approx(2 * (1 / 2 - 1 / 64) * 62.5e6 / 25e9)
+
+
+def test_calls_between_instances_are_predicted_within_a_third():
+    calls = scale_out.timed(tm.validate(scale_out.between_instances()))
+    assert len(calls) == 72
+    assert calls.error.abs().max() < 1 / 3
+    assert calls[calls.message_bytes >= 2**24].error.abs().median() < 0.1
+
+
+def test_a_network_that_is_too_small_has_no_parts():
+    ask = {"switch_bits_per_s": 12.8e12, "layers": 2, **scale_out.attached("trn3-nl72x2-pcie160", 400e9)}
+    row = scale_out.sized(tm.clos(**ask), tm.clos(**ask, chips=8192))
+    assert row["max_chips"] == 1024
+    assert np.isnan(row["optics_per_chip"])
 
 
 def test_measured_transfers_stay_below_the_printed_rate():
@@ -188,9 +212,3 @@ def test_scale_up_is_that_of_the_system_not_of_its_chip():
     names = ["trn3-nl72x2-aws-lanes", "trn3-nl72x2-pcie160", "trn2.48xlarge", "trn2-ultraserver", "hgx-h100"]
     ratio = scale_out.rates(names).set_index("system").scaleup_over_scaleout
     assert ratio.tolist() == pytest.approx([704 / 25, 1152 / 25, 512 / 25, 640 / 25, 450 / 50])
-
-
-def test_notation_has_symbols_and_sources():
-    table = common.notation(scale_out.symbols("trn3-nl72x2-pcie160")).set_index("symbol")
-    assert list(table.index) == ["p", "k", "S", "t_switch", "t_nic", "n", "b", "b_nic"]
-    assert table.source["t_nic"].endswith("(D)")
