@@ -6,6 +6,7 @@ import pkgutil
 import sys
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 import trnmodel as tm
@@ -80,7 +81,8 @@ def rooflines():
 def networks():
     tm.clos(switch_bits_per_s=51.2e12, port_bits_per_s=400e9, tor_bits_per_s=12.8e12, layers=2)
     scaleout.distances("trn2.48xlarge")
-    scale_out.kv_transfer(DENSE, "trn2.48xlarge", [2048], 16)
+    row = {"model": DENSE, "system": "trn2.48xlarge", "cache_bytes": 1e9, "send_s": 0.1, "prefill_s": 1.0}
+    scale_out.late(pd.DataFrame([row]))
     placements.exchanges(EXPERTS, ["trn3-nl72x2-pcie160"], [1])
 
 
