@@ -11,9 +11,36 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from trnbook.chapters import common, guard
+from trnbook.shared.ledger import rests_on
 from trnmodel.catalog import load
+from trnmodel.catalog.stacks import stacks
+from trnmodel.catalog.systems import System
+from trnmodel.catalog.systems import system as read_system
 from trnmodel.catalog.tables import check_listed
+from trnmodel.models.transformer import Transformer
+from trnmodel.models.transformer import model as read_model
+from trnmodel.search.choice import Choice
+from trnmodel.steps.answers import Step
+from trnmodel.units import counted as counted_things
 from trnmodel.units import format_quantity
+
+SERVED = "requests_per_s batch ttft_p50_s ttft_p99_s tpot_mean_s tpot_p99_s".split()
+
+
+def check(
+    model: str, system: str, precision: str, stack: str, tp: int, input_tokens: int, output_tokens: int
+) -> tuple[Transformer, System]:
+    """Refuse parameters of the chapter without an answer; return the model and the system."""
+    m, spec = read_model(model), read_system(system)
+    guard.neuroncore(system=spec)
+    guard.computes(spec.chip, precision=precision)
+    guard.one_of(stacks(), stack=stack)
+    guard.generates(model=m)
+    guard.within(1, 1e6, tp=tp, input_tokens=input_tokens)
+    guard.within(2, 1000, output_tokens=output_tokens)
+    guard.spans(input_tokens + output_tokens, model=m)
+    return m, spec
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -200,6 +227,66 @@ def timestamps(s: Stream) -> pd.DataFrame:
     return pd.DataFrame({"request": s.names} | ends | own | {"tokens_per_s_per_user": 1 / tpot_s(s)})
 
 
+def answer(s: Stream, step: Step, stack: str) -> str:
+    """Return the card that opens the chapter: the time per token of a stream, as two kinds of tools count it."""
+    named = {name: format_quantity(COUNTS[name][1](s), "s", 3) for name in ("rest / (n - 1)", "whole / n")}
+    return common.card(
+        named["rest / (n - 1)"],
+        "a token after the first takes, as this book, vLLM, AIPerf and MLPerf count (TPOT)",
+        mark=str(np.ravel(step.basis)[-1]),
+        rank="In comparison",
+        rival=f"{named['whole / n']} as LLMPerf counts, with the wait for the first of {s.output_tokens} tokens in",
+        proof="Check: what AWS printed",
+        more=f"**How sure?** The words are definitions; the times are those of the model. {rests_on(stack)}",
+    )
+
+
+def words(s: Stream, step_s: float, chips: float, most_ttft_s: float, most_tpot_s: float) -> pd.DataFrame:
+    """Return each word for the first request, or for all: how it is worked out, and its value.
+
+    Examples
+    --------
+    >>> table = words(stream([0.0, 1.0], 4.0, [1.0, 1.0], 100, 5), 1.0, 1.0, 7.0, 1.0)
+    >>> table.value[table.word == "TPOT"].item()
+    '2 s'
+    """
+    first, last, n = s.token_s[0, 0], s.token_s[0, -1], s.output_tokens
+    kept = in_time(s, most_ttft_s, most_tpot_s).sum()
+
+    def time(value: float) -> str:
+        return format_quantity(float(value), "s", 3)
+
+    rows = [
+        ("decode step", f"one run for {counted_things(len(s.sent_s), 'sequence')}", time(step_s)),
+        ("TTFT", f"{time(first)} - {time(s.sent_s[0])}", time(ttft_s(s)[0])),
+        ("ITL", f"shortest and longest of {n - 1} gaps", f"{time(itl_s(s)[0].min())}, {time(itl_s(s)[0].max())}"),
+        ("TPOT", f"({time(last)} - {time(first)}) / {n - 1}", time(tpot_s(s)[0])),
+        ("E2E latency", f"{time(last)} - {time(s.sent_s[0])}", time(e2e_s(s)[0])),
+        ("interactivity", "1 / TPOT", f"{1 / tpot_s(s)[0]:.3g} tokens/s"),
+        ("throughput", f"{len(s.sent_s)} x {n} tokens / {time(duration_s(s))}", f"{tokens_per_s(s):.3g} tokens/s"),
+        (
+            "throughput per chip",
+            f"the same over {counted_things(chips, 'chip')}",
+            f"{tokens_per_s(s) / chips:.3g} tokens/s",
+        ),
+        ("goodput", f"{kept} in time / {time(duration_s(s))}", f"{kept / duration_s(s):.3g} requests/s"),
+    ]
+    return pd.DataFrame(rows, columns=["word", "worked out", "value"])
+
+
+def of_case(best: Choice) -> dict[str, object]:
+    """Return the words of a plan as a row: its step, what a user sees, and the first token."""
+    return {
+        "model": best.question.model.id,
+        "system": best.system.id,
+        "step_s": float(best.step.time_s),
+        "drafted_tokens": int(best.option.draft_tokens),
+        "tokens_per_s_per_user": float(best.tokens_per_s_per_user),
+        "ttft_s": float(best.ttft_s),
+        "tokens_per_s_per_chip": float(best.tokens_per_s_per_chip),
+    }
+
+
 def spans(s: Stream) -> pd.DataFrame:
     """Return what each request does when: request, part, start_s, end_s."""
     rows = []
@@ -212,13 +299,7 @@ def spans(s: Stream) -> pd.DataFrame:
     return table[table.end_s > table.start_s].reset_index(drop=True)
 
 
-def by_length(ttft: float, tpot: float, output_tokens: ArrayLike) -> pd.DataFrame:
-    """Return how much longer a token takes if the wait for the first is included, over the answer's length."""
-    table = pd.DataFrame({"output_tokens": np.asarray(output_tokens, float)})
-    return table.assign(ratio=lambda at: 1 + (ttft / tpot - 1) / at.output_tokens)
-
-
-def check() -> pd.DataFrame:
+def printed() -> pd.DataFrame:
     """Compare the printed latency between tokens of published runs with two ways of counting it."""
     rows = []
     for row in load.read_csv(load.DATA / "evidence" / "printed_metrics.csv", Printed):
