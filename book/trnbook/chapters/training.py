@@ -1,85 +1,286 @@
-"""Tables of training runs: days by system, stated runs, mappings, constraints, claims, cost and accuracy."""
+"""Tables of the chapter on training: the card, days and energy by system, memory by policy, and measured steps."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from itertools import product
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from IPython.display import Markdown
 
-from trnbook.chapters.training_table import NO_STACK, PARTS, Key, Runs, banded, days, in_percent
+from trnbook.chapters import common, guard
+from trnbook.charts.language import called, named
+from trnbook.shared import gaps
+from trnmodel.arguments import ImpossibleError, UnanswerableError
+from trnmodel.catalog import load, rents
+from trnmodel.catalog.systems import System, chip_of, find
+from trnmodel.catalog.systems import system as read_system
+from trnmodel.evidence import tables as evidence
+from trnmodel.models.transformer import Transformer
+from trnmodel.search.gaps import SoftwareGap
+from trnmodel.search.grid import computes
 from trnmodel.search.train_run import AGAIN, Spent, TrainRun, degrees
-from trnmodel.search.trainings import STACKS, at_stated_mfu
-from trnmodel.units import GIB, MILLION, format_digits
+from trnmodel.search.train_runs import budget
+from trnmodel.search.trainings import NARROW, at_stated_mfu, stated
+from trnmodel.training.step import TrainStep
+from trnmodel.units import DAY, GIB, MILLION, MWH, counted, format_digits, format_within
 
-SYMBOLS = [
-    ("", "days", "", "", "result"),
-    ("", "tokens, global_batch", "tokens that the run sees; those of a step", "", "parameter"),
-    (
-        "",
-        "model_flop",
-        "work of the model in a step, forward and backward, pairs as software computes them",
-        "",
-        "model",
-    ),
-    ("N, P", "chips, peak_flop_per_s", "chips of the job; printed peak of one", "", "data"),
-    ("", "mfu, hfu", "model FLOP, all computed FLOP over the peak of all chips", "", "result"),
-    ("", "forward_s, backward_s, recompute_s", "work of a micro-batch: forward, back, again", "", "step"),
-    ("", "exposed_s", "exchanges that nothing hides", "", "step"),
-    ("m, p, v", "microbatches, pp, interleave", "micro-batches; pipeline stages; parts of a stage", "", "mapping"),
-]
-CLAIMED = {"compiler": "public", "hand-written kernels": "hand-tuned"}  # which kind of software each is to be
+STORED: Mapping[str, tuple[str, ...]] = {
+    "weights": ("weight_bytes",),
+    "gradients": ("gradient_bytes",),
+    "optimizer": ("optimizer_bytes",),
+    "activations, buffers": ("activation_bytes", "buffer_bytes"),
+}
+LEFT_OUT, OUTSIDE = "model left out", "outside the fits"
+ERRORS = load.DATA / "evidence" / "residuals_runs.csv"
+Runs = Mapping[tuple[str, str], TrainRun]
 
 
-def compare(runs: Runs, model: str) -> pd.DataFrame:
-    """Return a model's days by system and precision on each kind of software, with MFU, mapping and bound."""
-    lines = dict[tuple[str, ...], dict[str, Any]]()
-    for key, run in runs.items():
-        if key.model == model:
-            names = {"system": key.system, "in": key.precision.upper(), **dict.fromkeys(STACKS, NO_STACK)}
-            row = lines.setdefault(key[1:3], names)
-            row[key.kind] = days(run)
-            if "MFU" not in row and run.valid:
-                row |= {"MFU": f"{float(run.mfu):.0%}", "mapping": degrees(run.table.iloc[0].to_dict())}
-                row |= {"bound": PARTS.get(f"{run.bound}_s", run.bound)}
-    return pd.DataFrame(lines.values()).fillna("")
+def check(model: Transformer, system: System, precision: str, **numbers: float) -> None:
+    """Check the parameters of the chapter, which asks for at least one step of tokens."""
+    sequences = numbers["seq"] * numbers["global_batch"]
+    guard.within(1, 1e18, tokens=numbers["tokens"])
+    guard.within(1, 1e7, chips=numbers["chips"], seq=numbers["seq"])
+    guard.within(1, 1e9, global_batch=numbers["global_batch"])
+    few = f"tokens = {numbers['tokens']:g} are fewer than the {sequences:,.0f} of one step"
+    guard.need(numbers["tokens"] >= sequences, few)
+    guard.spans(numbers["seq"], model=model)
+    guard.computes(system.chip, precision=precision)
 
 
-def overlaps(runs: Mapping[str, TrainRun]) -> pd.DataFrame:
-    """Return days with every exchange hidden that can be, as software hides them, and with none hidden."""
-    lines = []
-    for name, run in runs.items():
-        step = run.step
-        ends = {"all hidden": step.lower_s, "as it is": step.time_s, "none hidden": step.upper_s}
-        row = {word: format_digits(float(run.days * x / step.time_s), 3) for word, x in ends.items()}
-        lines.append({"system": name} | row | {"exchanges that wait": f"{float(step.exposed_s / step.time_s):.0%}"})
-    return pd.DataFrame(lines)
+def owned_and_rented(owner: str, pricing: str) -> None:
+    """Check the names of an owner and of a pricing."""
+    owners = [name for name, entity in load.entities().items() if entity.kind == "owner" and name != "owner"]
+    guard.one_of(owners, owner=owner)
+    guard.one_of(rents.PRICINGS, pricing=pricing)
 
 
-def stated(printed: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per published run: chips, MFU, days, days on as many chips, and our days by software."""
-    lines = dict[str, dict[str, Any]]()
-    for row in printed.itertuples():
-        line = {"run": row.id, "on": f"{row.chips:,.0f} {row.chip.upper()}", "in": row.precision.upper()}
-        line |= {"MFU": f"{row.mfu:.0%}", "days": format_digits(row.days, 3)}
-        line = lines.setdefault(row.id, line | {"on as many chips": format_digits(row.days_on, 3)})
-        line[f"ours, {row.stack_kind}"] = banded(row.predicted_days, row.predicted_days_low, row.predicted_days_high)
-        lines[row.id] = {name: x for name, x in line.items() if name != "source"} | {"source": row.source}
-    return pd.DataFrame(lines.values())
+def whole_domains(system: str | System, chips: float) -> int:
+    """Return the number of chips of whole scale-up domains that is nearest to a number of chips.
+
+    Examples
+    --------
+    >>> whole_domains("trn2.48xlarge", 2048), whole_domains("trn3-nl72x2-pcie160", 2048)
+    (2048, 2016)
+    """
+    size = read_system(system, 1).domain_chips
+    return int(max(round(chips / size), 1) * size)
 
 
-def formats(gained: pd.DataFrame) -> pd.DataFrame:
-    """Format `gains`: peaks with their unit, days in three digits, ratios in two."""
-    shown = gained[["system", "wide_in", "wide_flop_per_s", "narrow_in", "narrow_flop_per_s"]].copy()
-    for name, digits in {"wide_days": 3, "narrow_days": 3, "peak_ratio": 2, "speedup": 2}.items():
-        shown[name] = [format_digits(x, digits) if np.isfinite(x) else "" for x in gained[name]]
-    titles = {"wide_in": "in", "wide_days": "days", "narrow_in": "then in", "narrow_days": "then days"}
-    titles |= {"wide_flop_per_s": "peak_flop_per_s", "narrow_flop_per_s": "then_peak_flop_per_s"}
-    return shown.rename(columns=titles | {"peak_ratio": "times the peak", "speedup": "times as fast"}).fillna(
-        {"then in": ""}
+def formats(system: str | System, precision: str) -> list[str]:
+    """Return a format, and the 8-bit format in which the chip of a system computes, if it is another.
+
+    Examples
+    --------
+    >>> formats("trn2.48xlarge", "bf16"), formats("trn3-nl32x2-pcie160", "mxfp8"), formats("trn1.32xlarge", "bf16")
+    (['bf16', 'fp8'], ['mxfp8'], ['bf16'])
+    """
+    return list(dict.fromkeys([precision, *[one for one in NARROW if computes(system, one)][:1]]))
+
+
+def first(run_on: Callable[..., TrainRun], system: str) -> TrainRun:
+    """Return the run on the system of the chapter, or raise in one line why there is none."""
+    try:
+        run = run_on(system)
+    except ValueError as error:
+        raise UnanswerableError(f"system = {system!r}: {' '.join(str(error).split())}") from None
+    if not run.valid:
+        lacks = f"the fullest rank lacks {format_digits(run.missing_bytes / GIB, 3)} GiB"
+        where = f"{run.model.id} on {run.chips:,.0f} chips of {run.system.id}"
+        raise ImpossibleError(f"{where}: {run.reason}; {lacks if run.missing_bytes else 'no mapping can run'}")
+    return run
+
+
+def each(run_on: Callable[..., TrainRun], systems: Iterable[str], precision: str) -> dict[tuple[str, str], TrainRun]:
+    """Return the run on each system in each of its formats; those that cannot run are left out.
+
+    Parameters
+    ----------
+    run_on : callable
+        The run on a system in a format. [-]
+    systems : iterable of str
+        Systems. [-]
+    precision : str
+        Format that is tried beside 8 bits. [-]
+    """
+    runs: dict[tuple[str, str], TrainRun] = {}
+    for name in dict.fromkeys(systems):
+        for dtype in formats(name, precision):
+            try:
+                run = run_on(name, dtype)
+            except ValueError:
+                continue
+            if run.valid:
+                runs[name, dtype] = run
+    return runs
+
+
+def answer(run: TrainRun, runs: Runs) -> str:
+    """Return the card that opens the chapter: days in the calendar and energy, beside the next system."""
+    calendar, energy = run.calendar_days(), run.site_j()
+    own = find(run.system.id, "system").id
+    peers = {name: one for (name, dtype), one in runs.items() if dtype == run.precision.name and name != own}
+    ends = sorted((one.calendar_days().value, name) for name, one in peers.items())
+    best = f"{called(ends[0][1])}, {format_digits(ends[0][0], 2)} days" if ends else ""
+    work = f"`{run.model.id}` on {budget(run.tokens)} tokens in {run.precision.name.upper()}"
+    return common.card(
+        (calendar.value, calendar.low, calendar.high),
+        f"what {run.chips:,.0f} chips of {called(own)} take, failures included, to train {work}. "
+        f"They use {_banded(energy, MWH)} MWh at the site",
+        unit="days",
+        mark=str(run.basis),
+        rank="In comparison",
+        rival=best,
+        alone="" if best else "no other system was asked about that can run it",
+        proof="Check: steps and runs that were measured",
+        more=f"**How sure?** The range is what the constants of `{run.stack.id}` leave open, our own estimate (D)."
+        f"{reasons(str(run.basis_reason))}",
     )
+
+
+def reasons(basis_reason: str) -> str:
+    """Return in a sentence why a run is not like those that were measured; nothing where it is.
+
+    Examples
+    --------
+    >>> reasons("chip: x was fitted on trainium2; chips: rows reach to 1")
+    ' It is wide because x was fitted on Trainium2, and because no measured run had more than 1 chip.'
+    >>> reasons("")
+    ''
+    """
+    said = []
+    for one in filter(None, basis_reason.split("; ")):
+        least = re.fullmatch(r"chips: rows reach to (\d+)", one)
+        said.append(
+            f"no measured run had more than {counted(int(least[1]), 'chip')}"
+            if least
+            else one.partition(": ")[2] or one
+        )
+    return named(f" It is wide because {', and because '.join(said)}.") if said else ""
+
+
+def _banded(one: Spent, scale: float = 1.0) -> str:
+    """Return a figure with its range, or a dash where it has none."""
+    if one.why:
+        return "–"
+    return format_within(one.value / scale, one.low / scale, one.high / scale, "")
+
+
+def waterfall(gap: SoftwareGap, run: TrainRun) -> Any:
+    """Return the chart of what each kind of software adds to the days of a run."""
+    return gaps.waterfall(gap, f"{budget(run.tokens)} tokens on {run.chips:,.0f} chips, nothing lost")
+
+
+def spent(runs: Runs, owner: str, pricing: str) -> pd.DataFrame:
+    """Return days in the calendar, energy and dollars of runs, a row for each system and format.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        system, in (the format), chips, MFU, days, MWh, owned and rented in million dollars; text with ranges. [-]
+    """
+    rows = []
+    for (name, dtype), run in runs.items():
+        row = {"system": name, "in": dtype.upper(), "chips": f"{run.chips:,.0f}", "MFU": f"{float(run.mfu):.0%}"}
+        row |= {"days": _banded(run.calendar_days()), "MWh": _banded(run.site_j(owner), MWH)}
+        row |= {"owned [million $]": _banded(run.owner_usd(owner), MILLION)}
+        rows.append(row | {"rented [million $]": _banded(run.renter_usd(pricing), MILLION)})
+    return pd.DataFrame(rows)
+
+
+def sizes(run: TrainRun) -> dict[str, Any]:
+    """Return the arguments of `tm.train_step` that a run chose beside its mapping and its policies of memory."""
+    names = ("global_batch", "micro_batch", "interleave", "seq", "precision", "sequence_parallel")
+    return {name: getattr(run.step, name) for name in names} | {"efficiencies": run.stack}
+
+
+def policies(steps: Iterable[TrainStep]) -> pd.DataFrame:
+    """Return what the fullest rank stores under policies of memory, whether it fits, and the MFU that each leaves.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        policy, a column in GiB for each kind of bytes, their sum of what a rank has, MFU ("does not fit" without one).
+    """
+    rows = []
+    for step in steps:
+        row = {"policy": f"ZeRO {step.zero}, {AGAIN[step.recompute]}"}
+        for kind, fields in STORED.items():
+            row[kind] = f"{sum(float(getattr(step, field)) for field in fields) / GIB:.1f}"
+        row |= {"sum": f"{float(step.memory_bytes_per_rank) / GIB:.1f} of {float(step.capacity_bytes) / GIB:.0f}"}
+        rows.append(row | {"MFU": f"{float(step.mfu):.0%}" if step.valid else "does not fit"})
+    return pd.DataFrame(rows)
+
+
+def measured() -> pd.DataFrame:
+    """Return measured steps beside what a fit predicts that has not seen their model.
+
+    Steps of groups to which nothing was fitted are there as predicted.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        step, chip, group, model, measured_s, predicted_s, source. [-]
+
+    Examples
+    --------
+    >>> table = measured()
+    >>> bool((table.predicted_s > 0).all())
+    True
+    """
+    rows = pd.read_csv(ERRORS)
+    rows = rows[rows.group.str.startswith("training, ") & rows.split.isin([LEFT_OUT, OUTSIDE])]
+    chips = {where: str(chip_of(find(where, "where")).name) for where in rows["where"].unique()}
+    table = rows.assign(
+        step=rows.model + ", " + rows.id,
+        chip=rows["where"].map(chips),
+        group=rows.group.str.removeprefix("training, "),
+        measured_s=rows.measured,
+        predicted_s=rows.measured * (1 + rows.error),
+    )
+    return table[["step", "chip", "group", "model", "measured_s", "predicted_s", "source"]].reset_index(drop=True)
+
+
+def of_chip(table: pd.DataFrame, chip: str) -> pd.Series:
+    """Return the sizes of the errors of `measured` for a chip."""
+    mine = table[table.chip == chip]
+    return (mine.predicted_s / mine.measured_s - 1).abs()
+
+
+def whole_runs(runs: Mapping[str, TrainRun]) -> pd.DataFrame:
+    """Return what whole published runs took by their authors, and the days of ours on as many chips.
+
+    Parameters
+    ----------
+    runs : mapping of str to TrainRun
+        Our runs, by the id of the published one. [-]
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        run, model, chips, days as printed, run_days of ours with `_low` and `_high`, source. [-]
+    """
+    rows = []
+    for one in stated("run"):
+        if run := runs.get(one.id):
+            peak = float(run.step.peak_flop_per_s * run.step.ranks_per_chip)
+            rate = one.metric == "flop_per_s_per_chip"
+            days = float(run.days_at(one.values[0] / peak)) if rate else one.values[0] / run.chips / DAY
+            low, high = map(float, run.ends("days"))
+            row = {"run": one.id, "model": one.model, "chips": run.chips, "printed": days, "run_days": float(run.days)}
+            rows.append(row | {"run_days_low": low, "run_days_high": high, "source": one.source})
+    return pd.DataFrame(rows)
+
+
+def compared(whole: pd.DataFrame) -> Markdown:
+    """Return printed and predicted days of whole runs in a sentence each."""
+    days = [(row.model, *(format_digits(x, 2) for x in (row.printed, row.run_days))) for row in whole.itertuples()]
+    said = [
+        f"The run of `{model}` took **{printed} days**, and takes {ours} by our model." for model, printed, ours in days
+    ]
+    return Markdown(" ".join(said))
 
 
 def losing(run: TrainRun) -> pd.DataFrame:
@@ -89,16 +290,15 @@ def losing(run: TrainRun) -> pd.DataFrame:
             {
                 "mapping": degrees(row),
                 "sequences at once": f"{row['micro_batch']:.0f}",
-                "parts a stage": f"{row['interleave']:.0f}",
+                "parts per stage": f"{row['interleave']:.0f}",
                 "policy": f"ZeRO {row['zero']}, {AGAIN[row['recompute']]}",
                 "MFU": f"{row['mfu']:.1%}",
                 "memory [GiB]": format_digits(row["memory_bytes_per_rank"] / GIB, 3),
                 "days": format_digits(float(run.days) * (1 + run.behind(row)), 3),
-                "loses": f"{run.behind(row):.1%}, most by {PARTS.get(row['loses_by'] + '_s', 'nothing')}"
-                if place
-                else "",
+                "longer": f"{run.behind(row):.1%}",
+                "because of": str(row["loses_by"]),
             }
-            for place, row in enumerate(run.table.to_dict("records"))
+            for row in run.table.to_dict("records")
         ]
     )
 
@@ -116,60 +316,17 @@ def binding(run: TrainRun) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-def claims(runs: Runs, model: str, system: str, precision: str) -> pd.DataFrame:
-    """Return a model's MFU and days, derived on each kind of software and at its claimed MFU."""
-    own = {key.kind: run for key, run in runs.items() if key[:3] == (model, system, precision) and run.valid}
-    tables = {kind: at_stated_mfu(run) for kind, run in own.items()}
-    lines = [(f"derived, {kind} software", table.iloc[0]) for kind, table in tables.items()]
-    for table in [*tables.values()][:1]:
-        lines += [(f"claimed, {row.software}", row) for _, row in table.iloc[1:].iterrows()]
-    return pd.DataFrame(
-        [
-            {
-                "model": model,
-                "MFU of": word,
-                "MFU": in_percent(row.mfu, row.mfu_low, row.mfu_high),
-                "days": banded(row.days, row.days_low, row.days_high),
-                "source": row.source,
-            }
-            for word, row in lines
-        ]
-    )
-
-
-def verdicts(runs: Runs, models: Iterable[str], system: str, precision: str) -> str:
-    """Describe whether the claims for the compiler and for kernels lie in the derived band."""
-    said = []
-    for model, (word, kind) in product(models, CLAIMED.items()):
-        run = runs.get(Key(model, system, precision, kind))
-        table = at_stated_mfu(run) if run is not None and run.valid else pd.DataFrame({"software": []})
-        for row in table[table.software == word].to_dict("records"):
-            own = table.iloc[0]
-            where = "above" if row["mfu_low"] > own.mfu_high else "below" if row["mfu_high"] < own.mfu_low else "inside"
-            claim = in_percent(row["mfu"], row["mfu_low"], row["mfu_high"])
-            said.append(f"{claim} of {model} with {word} lies {where} the band of {kind} software")
-    return f"**Claimed and derived.** {'; '.join(said)}." if said else ""
-
-
-def spent(runs: Mapping[str, TrainRun], owner: str, pricing: str) -> pd.DataFrame:
-    """Return days, useful share, calendar days, and million USD to rent and to own the chips."""
-    lines = []
-    for name, run in runs.items():
-        g = run.goodput()
-        row = {"system": name, "days, nothing lost": days(run), "useful share": in_percent(g.goodput, g.low, g.high)}
-        row |= {"days in the calendar": _priced(run.calendar_days(g))}
-        row |= {"rented [million USD]": _priced(run.renter_usd(pricing, useful=g), MILLION)}
-        lines.append(row | {"owned [million USD]": _priced(run.owner_usd(owner, g), MILLION)})
-    return pd.DataFrame(lines)
-
-
-def _priced(one: Spent, scale: float = 1.0) -> str:
-    return "no price" if one.why else banded(one.value / scale, one.low / scale, one.high / scale)
+def claims(runs: Runs) -> pd.DataFrame:
+    """Return the MFU and days of runs as derived and at the MFU that is claimed of such models on their chips."""
+    frames = [at_stated_mfu(run).assign(system=name, precision=dtype) for (name, dtype), run in runs.items()]
+    table = pd.concat(frames, ignore_index=True)
+    figures = [name for name in table if name.startswith(("mfu", "days"))]
+    return table[["system", "precision", "scenario", *figures, "source"]]
 
 
 def accuracy(errors: pd.DataFrame) -> pd.DataFrame:
     """Format errors of training steps, those of one MFU for all, targets, and what is set aside."""
-    names = {"mean": "mean", "median": "median", "inside": "in band", "left_out_mean": "left out, mean"}
+    names = {"mean": "mean", "median": "median", "inside": "in range", "left_out_mean": "left out, mean"}
     names |= {"left_out_median": "left out, median", "rival_left_out_mean": "one MFU, left out"}
     names |= {"rival_carried_mean": "one MFU, carried over"}
     table = errors[["group", "stack", "cases"]].rename(columns={"group": "runs", "cases": "steps"})
@@ -182,29 +339,17 @@ def accuracy(errors: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def trusted(errors: pd.DataFrame, unused: pd.DataFrame, printed: pd.DataFrame) -> str:
-    """Describe the accuracy: fitted and blind groups, where one MFU does better, whole runs, rows set aside."""
-    fitted, blind = errors[errors.fitted], errors[~errors.fitted]
-    better = ", ".join(blind.group[blind["mean"] > blind.rival_carried_mean]) or "none of them"
-    ours, rival = _ends(fitted.left_out_mean), _ends(fitted.rival_left_out_mean)
-    said = [f"With a model left out, software that was fitted is {ours} off on the mean of a group, one MFU {rival}."]
-    said.append(
-        f"Groups that no fit has seen are {_ends(blind['mean'])} off; one MFU carried over is nearer on {better}."
-    )
-    for row in errors[errors.group.str.contains("trn2|trn3")].to_dict("records"):
-        off = f"{row['cases']} steps of {row['group']}, {row['mean']:.0%} off on the mean"
-        said.append(f"**All that was measured on Trainium2 or Trainium3 are {off}.**")
-    if len(printed):
-        first = printed[printed.stack_kind == printed.stack_kind.iloc[0]]
-        inside = (first.predicted_days_low <= first.days) & (first.days <= first.predicted_days_high)
-        ratios = ", ".join(f"{row.id} {row.days / row.predicted_days:.2f}" for row in first.itertuples())
-        said.append(f"Published runs in our band: {inside.sum()} of {len(first)}; printed days over ours: {ratios}.")
-        said.append("A printed rate is of steps alone; chip-hours have all phases, and what was lost.")
-    reasons = unused.reason.str.partition(":")[0].value_counts().sort_index()
-    reasons = reasons.sort_values(ascending=False, kind="stable")
-    text = "; ".join(f"{reason} ({count})" for reason, count in reasons.head(3).items())
-    return " ".join([*said, f"Set aside are {len(unused)} rows, first of all: {text}."])
+def errors() -> pd.DataFrame:
+    """Return the errors of measured steps by group, as the evidence holds them."""
+    return evidence.table("training_errors")
 
 
-def _ends(values: pd.Series) -> str:
-    return f"{values.min():.0%} to {values.max():.0%}"
+def aside() -> pd.DataFrame:
+    """Return the measured rows that are set aside, each with its reason."""
+    return evidence.table("training_aside")
+
+
+def sources(table: pd.DataFrame) -> set[str]:
+    """Return ids of the sources of the evidence of the chapter, and of a table with a column of them."""
+    named_ids = {"trainium3-deep-dive"} | evidence.sources("training", without="aside") | set(table.source)
+    return (named_ids & set(load.sources())) - {"project"}

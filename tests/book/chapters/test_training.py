@@ -1,6 +1,7 @@
-"""The chapter on training: days by hand, equal software, parts that sum, memory by hand, claims, odd cases."""
+"""The chapter on training: days by hand, systems beside each other, memory by hand, measured steps, odd cases."""
 
-import re
+import math
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -8,279 +9,221 @@ import pytest
 
 import trnmodel as tm
 from trnbook.chapters import training as tables
-from trnbook.chapters import training_table as train_table
-from trnbook.chapters.training_table import Key
-from trnmodel.arguments import UnanswerableError
-from trnmodel.evidence import tables as evidence
-from trnmodel.search.trainings import published
+from trnmodel.arguments import ImpossibleError, UnanswerableError
+from trnmodel.search.trainings import published, question
 
 GPU, AIR, OLD, AMD = "hgx-h100", "trn3-nl32x2-pcie160", "trn2-ultraserver", "mi355x-8"
 DENSE, EXPERTS = "llama-3.1-8b", "qwen3-30b-a3b"
-SIZES = {"tokens": 1e12, "seq": 8192, "global_batch": 512}
-QUESTIONS = {name: {"model": name} | SIZES for name in (DENSE, EXPERTS)}
-CALLED = {GPU: "gpu", AIR: "three", OLD: "two", AMD: "other"}
+JOB = {"tokens": 1e12, "seq": 8192, "global_batch": 512}
 CHIPS = 256
 
 
-@pytest.fixture(scope="module")
-def found():
-    return train_table.runs(QUESTIONS, CALLED, "bf16", CHIPS)
+def run_on(system, precision="bf16", model=DENSE, **ask):
+    chips = tables.whole_domains(system, CHIPS)
+    return tm.train_run(model, system, chips=chips, precision=precision, **{**JOB, **ask})
 
 
 @pytest.fixture(scope="module")
-def head():
-    return Key(DENSE, AIR, "bf16", "public")
+def runs():
+    return tables.each(run_on, [AIR, OLD, GPU, AMD], "bf16")
 
 
-def test_days_are_work_over_rate(found, head):
-    """Days x 86,400 s x chips x 671 TFLOP/s x MFU is the work; 6 FLOP a token and parameter, and attention's."""
-    run = found[head]
+def test_days_are_work_over_rate(runs):
+    """Days x 86,400 s x chips x 671 TFLOP/s x MFU is the work; 6 FLOP per token and parameter, and attention's."""
+    run = runs[AIR, "bf16"]
     work = float(run.days) * 86400 * 256 * 671e12 * float(run.mfu)
     assert work == pytest.approx(float(run.step.model_flop) * 1e12 / (512 * 8192), rel=1e-9)
     assert 1 < work / (6 * 8.03e9 * 1e12) < 1.35  # 32 layers x 12 x 8,192 x 4,096 of the whole square are a quarter
 
 
 def test_work_of_the_largest_llama_is_that_of_its_paper():
-    """3.8e25 FLOP for 15.6T tokens (Llama 3, section 3.1), which counts 6 a token and parameter."""
+    """3.8e25 FLOP for 15.6T tokens (Llama 3, section 3.1), which counts 6 per token and parameter."""
     run = tm.train_run("llama-3.1-405b", GPU, tokens=15.6e12, seq=8192, global_batch=2048)
     work = float(run.step.model_flop / (run.step.global_batch * run.step.seq)) * 15.6e12
     square = 126 * 12 * 8192 * 16384 * 15.6e12  # attention, which MFU counts
     assert work - square == pytest.approx(3.8e25, rel=0.02)
 
 
-def test_all_of_a_level_stand_on_one_kind_of_software(found, head):
-    peers = train_table.level(found, head)
-    assert set(peers) == {GPU, AIR, OLD}  # nobody trains on the fourth in public
-    assert {run.stack.kind for run in peers.values()} == {"public"}
-    assert set(train_table.level(found, head._replace(kind="ideal"))) == set(CALLED)
+def test_chips_are_those_of_the_nearest_whole_domains():
+    """Domains of 144, 64, 16 and 8 chips; at least one of them."""
+    names = ("trn3-nl72x2-pcie160", OLD, "trn2.48xlarge", GPU)
+    assert [tables.whole_domains(name, 2048) for name in names] == [14 * 144, 2048, 2048, 2048]
+    assert [tables.whole_domains(name, 1) for name in names] == [144, 64, 16, 8]
 
 
-def test_a_table_has_a_row_for_each_format_and_names_what_is_missing(found):
-    table = tables.compare(found, DENSE).set_index(["system", "in"])
-    assert list(table.index) == [
-        (GPU, "BF16"),
-        (GPU, "FP8"),
-        (AIR, "BF16"),
-        (AIR, "MXFP8"),
-        (OLD, "BF16"),
-        (OLD, "FP8"),
-        (AMD, "BF16"),
-        (AMD, "FP8"),
+def test_systems_stand_in_both_formats_and_those_that_cannot_run_are_left_out(runs):
+    """Nobody trains on the fourth in public."""
+    assert [*runs] == [
+        (AIR, "bf16"),
+        (AIR, "mxfp8"),
+        (OLD, "bf16"),
+        (OLD, "fp8"),
+        (GPU, "bf16"),
+        (GPU, "fp8"),
     ]
-    assert table.public[AMD, "BF16"] == tables.NO_STACK
-    low, value, high = sorted(float(x) for x in re.findall(r"[\d.]+", table.public[AIR, "BF16"]))
-    assert table.public[AIR, "BF16"] == f"{value:g} ({low:g} to {high:g})"
-    assert low < value < high
-    assert "(" not in table.ideal[AIR, "BF16"]
+    assert all(run.valid for run in runs.values())
+    for narrow, wide in (((AIR, "mxfp8"), (AIR, "bf16")), ((OLD, "fp8"), (OLD, "bf16"))):
+        assert runs[narrow].days < runs[wide].days
 
 
-def test_a_format_that_only_the_caller_asks_for_is_tried_too(found):
-    mine = train_table.runs({DENSE: QUESTIONS[DENSE]}, [AIR], "fp8", CHIPS)
-    assert [key.precision for key in mine if key.kind == "ideal"] == ["bf16", "mxfp8", "fp8"]
-    gained = train_table.gains(mine, Key(DENSE, AIR, "fp8", "ideal")).iloc[0]
-    assert (gained.wide_in, gained.narrow_in) == ("BF16", "MXFP8")
-
-
-def test_what_eight_bits_bring_is_a_ratio_of_days(found, head):
-    row = train_table.gains(found, head).set_index("system").loc[AIR]
-    assert row.peak_ratio == pytest.approx(2517 / 671)  # TFLOPS that AWS prints
-    assert row.speedup == pytest.approx(float(found[head].days / found[head._replace(precision="mxfp8")].days))
-    told = tables.formats(train_table.gains(found, head)).set_index("system")
-    assert told["times the peak"][AIR] == "3.8"
-    assert 1 < float(told["times as fast"][AIR]) < 3.8
-
-
-def test_why_a_newer_chip_brings_little_in_the_same_format(found, head):
-    """671 over 667 TFLOPS are 1.01; on ideal software so are the days, if products bind."""
-    said = train_table.why_little(found, head, OLD, CALLED)
-    assert "671 TFLOP/s, Trainium2 667**, 1.01 times as much" in said
-    ideal = [float(found[head._replace(kind="ideal", system=name)].days) for name in (OLD, AIR)]
-    assert f"{ideal[0] / ideal[1]:.2f} on ideal software" in said
-    assert ideal[0] / ideal[1] < 1.1
-    assert train_table.elder(tm.system(OLD), tm.system(AIR))
-    assert not train_table.elder(tm.system(AIR), tm.system(OLD))
-    assert not train_table.elder(tm.system("hgx-a100"), tm.system(AIR))
-
-
-def test_parts_of_the_days_sum_to_them(found, head):
-    peers = train_table.level(found, head)
-    piled = train_table.parts(peers)
-    sums = piled.groupby("of").run_days.sum()
-    for name, run in peers.items():
-        assert sums[name] == pytest.approx(float(run.days), rel=1e-12)
-    assert "EP exchanges" not in set(piled.part)  # a dense model has none
-    assert (piled.run_days >= 0).all()
-
-
-def test_overlap_has_its_ends_on_either_side(found, head):
-    table = tables.overlaps(train_table.level(found, head))
-    ends = table[["all hidden", "as it is", "none hidden"]].astype(float).to_numpy()
-    assert (np.diff(ends) >= 0).all()
-
-
-def test_memory_by_hand(found, head):
-    """BF16 weights are 2 B a parameter, FP32 gradients 4, Adam's states 12, shared out by ZeRO 1."""
-    run = found[head]
-    held = train_table.memory(run).pivot(index="of", columns="kind", values="stored_bytes")
-    parts = float(run.step.tp * run.step.pp)
-    none = held.loc["ZeRO 0, no recompute"]
-    assert none.weights / 2 >= tm.model(DENSE).total_params / parts * (1 - 1e-9)  # the fullest rank
-    assert none.gradients == pytest.approx(2 * none.weights)
-    assert none.optimizer == pytest.approx(6 * none.weights)
-    one, three = held.loc["ZeRO 1, no recompute"], held.loc["ZeRO 3, no recompute"]
-    assert one.optimizer == pytest.approx(none.optimizer / float(run.step.dp * run.step.ep * run.step.cp))
-    assert (one.weights, one.activations) == (none.weights, none.activations)
-    assert three.weights < one.weights
-    assert held.activations["ZeRO 1, full recompute"] < one.activations
-    assert not [name for name in held.index if "scores" in name]  # no score is kept: the policy is the same by name
-
-
-def test_the_largest_micro_batch_fits_and_the_next_does_not(found, head):
-    run = found[head]
-    table = train_table.memory(run).groupby("of", sort=False).most.first()
-    ask = {
-        "global_batch": run.step.global_batch,
-        "seq": 8192,
-        "efficiencies": run.stack,
-        "zero": 1,
-        "recompute": "full",
-    }
-    most = table["ZeRO 1, full recompute"]
-    each = float(run.step.global_batch / (run.step.dp * run.step.ep))
-    fits = {
-        n: bool(tm.train_step(DENSE, run.system, run.mapping, micro_batch=n, **ask).valid)
-        for n in range(1, int(each) + 1)
-        if each % n == 0
-    }
-    assert most == max([n for n, there in fits.items() if there], default=0)
-
-
-def test_mappings_that_lose_take_longer(found, head):
-    run = train_table.whole(found, DENSE, QUESTIONS[DENSE], AIR, "bf16", CHIPS)
-    table = tables.losing(run)
-    assert table.loses[0] == ""
-    assert (np.diff(table.days.astype(float)) >= 0).all()
-    assert all("most by" in one for one in table.loses[1:])
-    assert float(run.days) <= float(found[head].days) * (1 + 1e-12)  # more policies are tried
-
-
-def test_a_constraint_costs_and_what_costs_most_stands_first(found, head):
-    table = tables.binding(found[head])
-    costs = pd.to_numeric(table["times the best"], errors="coerce").dropna()
-    assert costs.is_monotonic_decreasing
-    lifted = table.set_index("constraint")["times the best"].get("memory sets no limit")
-    assert float(lifted) <= 1
-
-
-def test_claimed_efficiencies_by_hand(found):
-    """At 43 % of 256 x 671 TFLOP/s."""
-    table = tables.claims(found, DENSE, AIR, "bf16").set_index("MFU of")
-    run = found[Key(DENSE, AIR, "bf16", "public")]
-    work = float(run.step.model_flop / (run.step.global_batch * run.step.seq)) * 1e12
-    by_hand = work / (256 * 671e12 * 0.43) / 86400
-    assert float(table.days["claimed, compiler"]) == pytest.approx(by_hand, rel=5e-3)
-    assert list(table.index) == [
-        "derived, public software",
-        "derived, hand-tuned software",
-        "derived, ideal software",
-        "claimed, compiler",
-        "claimed, hand-written kernels",
+def test_better_software_takes_fewer_days_and_none_is_faster_than_its_peak():
+    name = "llama-3.1-405b"
+    days = [
+        float(tm.train_run(name, OLD, chips=8192, efficiencies=kind, **question(name)).days)
+        for kind in ("public", "hand-tuned", "ideal")
     ]
-    assert not tables.claims(found, DENSE, GPU, "bf16").source.any()
-    assert "(20 to 30)" in tables.claims(found, EXPERTS, AIR, "bf16").set_index("MFU of").MFU["claimed, compiler"]
+    assert days == sorted(days, reverse=True)
+    assert days[-1] > 6 * 405.85e9 * 15e12 / (8192 * 667e12) / 86_400
 
 
-def test_a_claim_lies_in_a_band_or_beside_it(found):
-    said = tables.verdicts(found, (DENSE, EXPERTS), AIR, "bf16")
-    assert said.count(" lies ") == 4
-    run = found[Key(DENSE, AIR, "bf16", "public")]
-    low, high = (float(run.mfu * run.days) / end for end in run.ends("days")[::-1])
-    where = "above" if high < 0.43 else "below" if low > 0.43 else "inside"
-    assert f"43% of {DENSE} with compiler lies {where} the band of public software" in said
-    assert tables.verdicts(found, (DENSE,), GPU, "bf16") == ""
+def test_the_card_has_days_energy_and_the_next_system(runs):
+    run = runs[OLD, "bf16"]
+    said = tables.answer(run, runs)
+    days, low, high = run.calendar_days()[:3]
+    assert said.startswith(f"> **{tm.units.format_within(days, low, high, 'days').partition(' (')[0]}** (")
+    assert "MWh at the site." in said
+    peers = {name: one.calendar_days().value for (name, dtype), one in runs.items() if dtype == "bf16" and name != OLD}
+    assert f"{tm.units.format_digits(min(peers.values()), 2)} days." in said
+    assert "no other system was asked about that can run it" in tables.answer(run, {(OLD, "bf16"): run})
 
 
-def test_what_is_spent(found, head):
-    peers = train_table.level(found, head)
-    table = tables.spent(peers, "hyperscaler", "capacity-block").set_index("system")
-    assert table["rented [million USD]"][AIR] == "no price"
+def test_why_a_range_is_wide():
+    assert tables.reasons("") == ""
+    assert tables.reasons("chips: rows reach to 64").endswith("because no measured run had more than 64 chips.")
+
+
+def test_what_is_spent(runs):
+    """A dash has no price; MWh are joules of the site over 3.6e9; an own MFU is a share of the peak."""
+    table = tables.spent(runs, "hyperscaler", "capacity-block").set_index(["system", "in"])
+    assert table["rented [million $]"][AIR, "BF16"] == "–"
+    run = runs[GPU, "fp8"]
+    row = table.loc[(GPU, "FP8")]
 
     def middle(text):
         return float(text.split(" (")[0].replace(",", ""))
 
-    for name in (GPU, OLD):
-        assert middle(table["days in the calendar"][name]) >= 0.95 * middle(table["days, nothing lost"][name])
-    price = tm.rent(GPU, "capacity-block").usd_per_chip_h if hasattr(tm, "rent") else None
-    hours = float(peers[GPU].chip_hours / peers[GPU].goodput().goodput)
-    if price:
-        assert middle(table["rented [million USD]"][GPU]) == pytest.approx(hours * price / 1e6, rel=0.06)
+    assert middle(row.days) == pytest.approx(run.calendar_days().value, rel=0.06)
+    assert middle(row.MWh) == pytest.approx(run.site_j().value / 3.6e9, rel=0.06)
+    assert middle(row["rented [million $]"]) == pytest.approx(run.renter_usd("capacity-block").value / 1e6, rel=0.06)
+    assert f"{float(run.mfu):.0%}" == row.MFU
 
 
-def test_published_runs_stand_in_a_row_each():
-    """30.84 million hours over 16,384 chips are 78.4 days, and 157 on 8,192."""
-    table = tables.stated(published("llama-3.1-405b", chips=8192)).set_index("run")
-    assert table.days["llama-405b-whole"] == "78.4"
-    assert table["on as many chips"]["llama-405b-whole"] == "157"
-    assert list(table.columns[-3:]) == ["ours, public", "ours, hand-tuned", "source"]
-    assert len(published(DENSE)) == 0
+def test_memory_by_hand(runs):
+    """BF16 weights are 2 B per parameter, FP32 gradients 4, Adam's states 12, shared out by ZeRO 1."""
+    run = runs[AIR, "bf16"]
+    again = tm.train_step(DENSE, run.system, run.mapping, zero=run.step.zero, recompute="none", **tables.sizes(run))
+    assert again.time_s == run.step.time_s
+    policies = [(0, "none"), (1, "none"), (3, "none"), (1, "full")]
+    steps = [
+        tm.train_step(DENSE, run.system, run.mapping, zero=zero, recompute=how, **tables.sizes(run))
+        for zero, how in policies
+    ]
+    none, one, three, full = steps
+    parts = float(run.step.tp * run.step.pp)
+    assert none.weight_bytes / 2 >= tm.model(DENSE).total_params / parts * (1 - 1e-9)  # the fullest rank
+    assert none.gradient_bytes == pytest.approx(2 * none.weight_bytes)
+    assert none.optimizer_bytes == pytest.approx(6 * none.weight_bytes)
+    assert one.optimizer_bytes == pytest.approx(none.optimizer_bytes / (run.step.dp * run.step.ep * run.step.cp))
+    assert three.weight_bytes < one.weight_bytes
+    assert full.activation_bytes < one.activation_bytes
+    table = tables.policies(steps)
+    assert table.policy.tolist() == [
+        "ZeRO 0, no recompute",
+        "ZeRO 1, no recompute",
+        "ZeRO 3, no recompute",
+        "ZeRO 1, full recompute",
+    ]
+    assert [float(x) for x in table.optimizer] == [round(float(x.optimizer_bytes) / 2**30, 1) for x in steps]
+    assert table.MFU.tolist() == [f"{float(x.mfu):.0%}" if x.valid else "does not fit" for x in steps]
+
+
+def test_measured_steps_stand_beside_predictions():
+    """Errors are predicted over measured, less one: of the rows of `residuals_runs.csv`."""
+    table, rows = tables.measured(), pd.read_csv(tables.ERRORS)
+    rows = rows[rows.group.str.startswith("training") & rows.split.isin(["model left out", "outside the fits"])]
+    assert len(table) == len(rows) == rows.id.nunique()
+    assert (table.predicted_s / table.measured_s - 1).tolist() == pytest.approx(rows.error.tolist())
+    assert set(table.chip) >= {"Trainium1", "Trainium2", "H100 SXM"}
+    off = tables.of_chip(table, "Trainium2")
+    assert len(off) == 26
+    errors = tables.errors().set_index("group")
+    assert off.median() == pytest.approx(errors.left_out_median["finetune-trn2"], abs=1e-3)
+    assert off.mean() == pytest.approx(errors.left_out_mean["finetune-trn2"], abs=1e-3)
+
+
+def test_whole_runs_are_those_of_their_authors():
+    """30.84 million hours over 16,384 chips are 78.4 days; 430 of 989 TFLOP/s are an MFU of 43 %."""
+    large = tm.train_run("llama-3.1-405b", GPU, tokens=15e12, chips=16384, global_batch=2048)
+    few = tm.train_run("llama-3.1-405b", GPU, tokens=15e12, chips=8192, global_batch=2048)
+    table = tables.whole_runs({"llama-405b-whole": large, "llama-405b-8192": few}).set_index("run")
+    assert table.printed["llama-405b-whole"] == pytest.approx(30.84e6 / 16384 / 24)
+    printed = published("llama-3.1-405b", ["public"]).set_index("id")
+    for name in table.index:
+        assert table.printed[name] == pytest.approx(printed.days[name])
+        assert table.run_days[name] == pytest.approx(printed.predicted_days[name])
+    said = tables.compared(table.reset_index()).data
+    assert said.count("The run of `llama-3.1-405b` took") == 2
+    assert "took **78 days**" in said
+
+
+def test_mappings_that_lose_take_longer(runs):
+    table = tables.losing(runs[AIR, "bf16"])
+    assert table.longer[0] == "0.0%"
+    assert (np.diff(table.days.astype(float)) >= 0).all()
+    assert (table["because of"][1:] != "").all()
+
+
+def test_a_constraint_costs_and_what_costs_most_stands_first(runs):
+    table = tables.binding(runs[AIR, "bf16"])
+    costs = pd.to_numeric(table["times the best"], errors="coerce").dropna()
+    assert costs.is_monotonic_decreasing
+    assert float(table.set_index("constraint")["times the best"]["memory sets no limit"]) <= 1
+
+
+def test_claimed_efficiencies_by_hand(runs):
+    """At 43 % of 256 x 671 TFLOP/s."""
+    run = runs[AIR, "bf16"]
+    table = tables.claims({(AIR, "bf16"): run}).set_index("scenario")
+    work = float(run.step.model_flop / (run.step.global_batch * run.step.seq)) * 1e12
+    assert table.days["trn3-dense-compiler"] == pytest.approx(work / (256 * 671e12 * 0.43) / 86400)
+    assert table.days["derived"] == float(run.days)
+    assert tables.claims({(GPU, "bf16"): runs[GPU, "bf16"]}).scenario.tolist() == ["derived"]
 
 
 def test_errors_are_those_of_the_evidence():
-    errors = evidence.table("training_errors")
+    errors = tables.errors()
     table = tables.accuracy(errors)
     assert len(table) == len(errors)
     assert (table.target.str.contains("met") == errors.met.eq(True)).all()
     assert not table.isna().any().any()
 
 
-def test_how_far_to_trust_it_with_planted_errors():
-    rows = [
-        {"group": "a", "fitted": True, "mean": 0.1, "left_out_mean": 0.2, "rival_left_out_mean": 0.3, "cases": 3},
-        {"group": "b", "fitted": False, "mean": 0.4, "rival_carried_mean": 0.5, "cases": 2},
-        {"group": "trn2-x", "fitted": False, "mean": 0.6, "rival_carried_mean": 0.5, "cases": 7},
-    ]
-    unused = pd.DataFrame({"reason": ["no time: x", "no time: y", "no model"]})
-    days = {"days": [10.0, 30.0], "predicted_days": [10.0, 20.0]}
-    days |= {"predicted_days_low": [9.0, 19.0], "predicted_days_high": [11.0, 21.0]}
-    printed = pd.DataFrame({"id": ["p", "q"], "stack_kind": "public"} | days)
-    said = tables.trusted(pd.DataFrame(rows), unused, printed)
-    assert "is 20% to 20% off" in said
-    assert "are 40% to 60% off; one MFU carried over is nearer on trn2-x" in said
-    assert "are 7 steps of trn2-x, 60% off" in said
-    assert "in our band: 1 of 2; printed days over ours: p 1.00, q 1.50" in said
-    assert "Set aside are 3 rows, first of all: no time (2); no model (1)" in said
-    assert "published" not in tables.trusted(pd.DataFrame(rows[:2]), unused, printed.iloc[:0])
-
-
-def test_what_moves_the_answer(found, head):
-    said = train_table.moves(found, head, QUESTIONS[DENSE], CHIPS)
-    words = [line.split("**")[1] for line in said.strip().split("\n")]
-    assert words[:4] == ["64 chips", "128 chips", "512 chips", "1,024 chips"]
-    assert words[4:6] == ["256 sequences a step", "1,024 sequences a step"]
-    assert f"Experts of {EXPERTS} that fill unevenly" in said
-    alone = {key: run for key, run in found.items() if key.model == DENSE}
-    assert "Experts" not in train_table.moves(alone, head, QUESTIONS[DENSE], CHIPS)
-
-
-def test_what_does_not_fit_and_what_cannot_be_asked_is_refused_in_a_line(found):
-    big = {"model": "llama-3.1-405b"} | SIZES
-    few = train_table.runs({"llama-3.1-405b": big}, [GPU], "bf16", 8)
-    why = r"does not fit in memory; the fullest rank lacks [\d.e+]+ GiB"
-    with pytest.raises(UnanswerableError, match=why) as refused:
-        train_table.whole(few, "llama-3.1-405b", big, GPU, "bf16", 8)
+def test_what_does_not_fit_and_what_cannot_be_asked_is_refused_in_a_line():
+    """A model of 405 billion parameters on eight GPUs; AMD without public software; formats that a chip lacks."""
+    with pytest.raises(
+        ImpossibleError, match=r"does not fit in memory; the fullest rank lacks [\d.e+]+ GiB"
+    ) as refused:
+        tables.first(lambda name: tm.train_run("llama-3.1-405b", name, chips=8, **JOB), GPU)
     assert "\n" not in str(refused.value)
-    assert tables.days(next(iter(few.values()))) == "does not fit in memory"
-    with pytest.raises(UnanswerableError, match="domains of 64 chips"):
-        train_table.runs({DENSE: QUESTIONS[DENSE]}, [AIR], "bf16", 10)
-    with pytest.raises(UnanswerableError, match="dtype"):
-        train_table.whole(found, DENSE, QUESTIONS[DENSE], OLD, "mxfp8", CHIPS)
+    with pytest.raises(UnanswerableError, match="system = 'mi355x-8'"):
+        tables.first(run_on, AMD)
+    spec, model = tm.system(OLD), tm.model(DENSE)
+    with pytest.raises(UnanswerableError, match="tokens = 1 are fewer than the 4,194,304 of one step"):
+        tables.check(model, spec, "bf16", chips=1, **JOB | {"tokens": 1.0})
+    with pytest.raises(UnanswerableError, match="computes in mxfp8"):
+        tables.check(model, spec, "mxfp8", chips=1, **JOB)
+    with pytest.raises(UnanswerableError, match="owner = 'x' must be one of"):
+        tables.owned_and_rented("x", "spot")
 
 
 def test_experts_alone_and_few_tokens():
-    """A mixture of experts as the only model, and one step of tokens: days are a step's time."""
-    one = {"model": EXPERTS, "tokens": 512 * 4096.0, "seq": 4096, "global_batch": 512}
-    found = train_table.runs({EXPERTS: one}, [AIR], "bf16", 64)
-    run = found[EXPERTS, AIR, "bf16", "public"]
+    """A mixture of experts as the only model, and one step of tokens: days are the time of a step."""
+    run = tm.train_run(EXPERTS, AIR, chips=64, tokens=512 * 4096.0, seq=4096, global_batch=512)
     assert float(run.days) * 86400 == pytest.approx(float(run.step.time_s * 512 / run.step.global_batch))
-    assert tables.compare(found, EXPERTS).public.str.match(r"[\d.]+ \([\d.]+ to [\d.]+\)").all()
-    assert "EP exchanges" in set(train_table.parts({"x": run}).part) or float(run.step.ep) == 1
+    assert tables.first(lambda name: run, AIR) is run
+
+
+def test_a_figure_without_a_price_is_a_dash():
+    assert tables._banded(SimpleNamespace(why="no price")) == "–"
+    assert tables._banded(SimpleNamespace(why="", value=2e6, low=1e6, high=4e6), 1e6) == "2 (1 to 4)"
+    assert not math.isnan(float(tables._banded(SimpleNamespace(why="", value=3.0, low=3.0, high=3.0))))
