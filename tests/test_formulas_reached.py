@@ -108,7 +108,7 @@ def lost_time():
 def money():
     cost = tm.tco("trn3-nl32x2-pcie160", owner="neocloud")
     cost.usd_per_mtoken(100.0), cost.flop_per_s_per_usd_per_h("bf16"), worth.saving_usd(cost, 0.1)
-    worth.against_printed("hgx-h100"), worth.rebate("astera-2026", 200.0), worth.delay_usd(cost, 1.0)
+    tm.tco("hgx-h100"), worth.rebate("astera-2026", 200.0), worth.delay_usd(cost, 1.0)
     assert cost.replacement_usd_per_h > 0
 
 

@@ -14,541 +14,306 @@
 
 # %% tags=["parameters"]
 model: str = "llama-3.3-70b"
+tokens_per_s_per_user: float = 50.0
 experts_model: str = "deepseek-v3"
-tokens_per_s_per_user: list[float] = [20.0, 50.0, 100.0]
+experts_tokens_per_s_per_user: float = 20.0
 input_tokens: int = 4096
 output_tokens: int = 512
-rented_system: str = "trn2.48xlarge"
 system: str = "trn3-nl72x2-pcie160"
-air_system: str = "trn3-nl32x2-pcie160"
-torus_system: str = "trn3-nl32x2-torus"
-systems: list[str] = ["hgx-h100", "hgx-h200", "hgx-b200", "gb200-nvl72", "mi355x-8"]
+rival: str = "hgx-b200"
+systems: list[str] = ["trn2.48xlarge", "trn3-nl32x2-pcie160", "hgx-h200", "gb200-nvl72", "mi355x-8"]
 pricing: str = "capacity-block"
 region: str = ""
 owner: str = "hyperscaler"
 prices: list[str] = []
-requests_per_s: float = 5.0
-duty: float = 0.5
-spare_instances: int = 1
 
 # %% tags=["hide-input"]
 import numpy as np
 import pandas as pd
-from IPython.display import Markdown
+from IPython.display import Markdown, display
 
 import trnmodel as tm
 from trnbook import charts
-from trnbook.chapters import (
-    common,
-    cost_sentences,
-    guard,
-)
+from trnbook.chapters import common, cost_stated, cost_value, guard
 from trnbook.chapters import cost as tables
-from trnbook.chapters import (
-    cost_comparison as markets,
-)
-from trnbook.chapters import (
-    cost_inputs as inputs,
-)
-from trnbook.chapters import (
-    cost_owners as owned,
-)
-from trnbook.chapters import (
-    cost_value as value,
-)
-from trnbook.chapters.cost_stated import stated
-from trnbook.chapters.cost_whatif import grid, what_if
-from trnbook.shared import case, gaps, software_kinds
-from trnmodel.catalog import load as data
-from trnmodel.catalog import rents
-from trnmodel.units import format_within
+from trnbook.chapters import cost_inputs as inputs
+from trnbook.drawings import flows
+from trnbook.shared import case
 
-m, experts_m, spec, rented = tm.model(model), tm.model(experts_model), tm.system(system), tm.system(rented_system)
-air, torus = tm.system(air_system), tm.system(torus_system)
-guard.generates(model=m, experts_model=experts_m)
-guard.one_of(rents.PRICINGS, pricing=pricing)
-guard.one_of(
-    [name for name, entity in data.entities().items() if entity.kind == "owner" and name != "owner"], owner=owner
-)
-guard.within(1e-3, 1e6, tokens_per_s_per_user=tokens_per_s_per_user, requests_per_s=requests_per_s)
+mine, m, experts = tables.own_prices(prices, owner, pricing, region), tm.model(model), tm.model(experts_model)
+speeds = [(m, tokens_per_s_per_user), (experts, experts_tokens_per_s_per_user)]
+guard.generates(model=m, experts_model=experts)
+guard.within(1e-3, 1e6, tokens_per_s_per_user=tokens_per_s_per_user)
+guard.within(1e-3, 1e6, experts_tokens_per_s_per_user=experts_tokens_per_s_per_user)
 guard.within(1, 1e6, input_tokens=input_tokens, output_tokens=output_tokens)
-guard.spans(input_tokens + output_tokens, model=m, experts_model=experts_m)
-guard.within(1e-3, 1, duty=duty)
-mine = tables.own_prices(prices, owner)
-tables.place(region)
-guard.within(0, 1e6, spare_instances=spare_instances)
-specs = list({one.id: one for one in (rented, air, spec, torus, *map(tm.system, systems))}.values())
-speeds = sorted(set(tokens_per_s_per_user))
-middle, called = markets.middle_of(speeds), software_kinds.names([one.id for one in specs])
-request = tm.Request(input_tokens, output_tokens)
-at_rents = markets.cost_grid([m, experts_m], specs, speeds, mine, (pricing, region or None), request)
-hours = owned.hours(specs, owner=mine.owner, prices=mine.prices)
-at_owners = {key: one.priced(hours) for key, one in at_rents.items()}
-rent, own = markets.table_of(at_rents), markets.table_of(at_owners)
-head, owned_head = at_rents[m.id, middle], at_owners[m.id, middle]
-long = f"{input_tokens:,} tokens in and {output_tokens:,} out"
+guard.spans(input_tokens + output_tokens, model=m, experts_model=experts)
+spec, other = tm.system(system), tm.system(rival)
+guard.need(spec.id != other.id, f"rival = {rival!r} must be another than system = {system!r}")
+everyone = list(dict.fromkeys(one.id for one in [spec, other, *map(tm.system, systems)]))
 
 # %% tags=["hide-input"]
-shown_line = next((one for one in head.lines if one.system.id == rented.id and bool(np.all(one.valid))), None)
-asks = f"a million generated tokens of {m.id} with their prompts paid, {long}, at {middle:,.15g} tokens/s for each user"
-Markdown(tables.answer(head, rented.id, rent, called, asks))
+published = {name: mine.rent(tm.system(name)) for name in everyone}
+hours = {name: tm.tco(name, owner=mine.owner, prices=mine.prices) for name in everyone}
+requests, rented, owned = {}, {}, {}
+for one, speed in speeds:
+    label = f"{one.id} at {speed:g} tokens/s"
+    requests[label] = tm.Request(input_tokens, output_tokens, tokens_per_s_per_user=speed)
+    rented[label] = tm.token_cost(one, requests[label], everyone, pricing=published)
+    owned[label] = rented[label].priced(hours)
+first, request = next(iter(requests.items()))
+wins = None
+if tables.has_rivals(owned[first], spec.id):
+    wins = owned[first].draws("public", draws=4000).wins(least=True)
+display(Markdown(tables.answer(owned[first][spec.id, "public"], wins)))
+charts.ranges(
+    tables.bars(owned[first], rented[first]),
+    x="usd_per_mtoken",
+    y="system",
+    color="paid",
+    log_x=True,
+    caption="Where ranges overlap, nobody wins",
+    under=f"{first} per user, public software",
+)
+
+# %% [markdown]
+# Every generated token also pays for its share of the prompt. *Owned* is the cost to a company that buys the machines and keeps them busy.
+# *Rented* is a published price per hour; a system without such a bar has none.
+#
+# ## Move the prices yourself
+#
+# *Public* software can be installed today. *Hand-tuned* software puts together the best parts that somebody has measured. *Ideal* software
+# loses nothing, so no real program is faster. The diamond is your own guess.
 
 # %% tags=["hide-input"]
-at = (rent.model == m.id) & (rent.promised_tokens_per_s_per_user == middle)
-shown = tables.drawable(rent[at])
-if len(shown):
-    view = charts.ranges(
-        shown,
-        x="usd_per_mtoken",
-        y="system",
-        color="software",
-        log_x=True,
-        caption=markets.claim(head, called),
-        under=f"{m.id}, {long}, {middle:,.15g} tokens/s for each user, rented by {pricing}; a bar is of the draws in which the promise holds",
-    )
-else:
-    view = Markdown(f"No system of these has a price by {pricing}{f' in {region}' if region else ''} and is as fast.")
-view
+three = {"chip_usd": [1e3, 1.1e4, 1e3], "tdp_w": [1e2, 1e2, 1.1e3]}  # points of a plane
+whose = {"owner": mine.owner, "prices": mine.prices}
+moved = {one: tm.tco(one, **whose, **three) for one in tables.movable(hours)}
+tables.live(owned, hours, moved, under=f"{input_tokens:,} tokens in and {output_tokens:,} out, owned, at full load")
 
 # %% [markdown]
 # ## The running case
 #
-# Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its users. Every
-# chapter adds a line, which it explains, and the last lines are those of the first page.
+# A comparison goes wrong if it sets a slow answer against a fast one, leaves out prompts, or sets tuned software against untuned. So the
+# book follows one request with one promise through all chapters. This chapter explains the last line.
 
 # %%
 case.table("cost")
 
 # %% [markdown]
-# ## Notation
-
-# %% tags=["hide-input"]
-charts.table(common.notation(tables.SYMBOLS, "from"), caption="What this chapter calls things", download="notation")
-
-# %% [markdown]
-# ## Who is the cheapest?
+# ## From a chip-hour to a token
 #
-# Prices are drawn between the lowest and the highest that are published, steps within their bands, the same draws for all. Hand-tuned software
-# is a scenario. A system is left out of its order where less than half of a step stands on parts that were measured on its chip.
-
-# %% tags=["hide-input"]
-Markdown(
-    f"A system leads where it is the cheapest in {markets.LEAD:.0%} of {owned.DRAWS:,} draws; else the order is open.\n\n"
-    + markets.describe_order(at_rents, called)
-)
-
-# %% tags=["hide-input"]
-charts.table(
-    markets.compare(rent),
-    caption="USD a million generated tokens to the one who rents, prompts paid, by software; at which price of a chip-hour each were level with the least",
-    download="rent",
-)
-
-# %% tags=["hide-input"]
-charts.table(rent.replace(np.inf, np.nan), caption="The same, row by row", download="rent-rows", file_only=True)
-
-# %% [markdown]
-# The table says what would flip each order: the rent at which a system were level with the least. Software is of the same kind in a column; who is first
-# on public software says what is installed today, on ideal software what the chips could do.
+# A price list names dollars per hour, but users pay for tokens. If a token of the prompt takes $s_p$ chip-seconds and a generated one $s_d$,
+# waiting included, a request with $i$ tokens of prompt and $o$ generated ones takes $R$. At a price $c$ per chip-hour a million generated
+# tokens cost $C$:
 #
-# ## What is an hour rented for?
-
-# %% tags=["hide-input"]
-charts.table(
-    tables.rents_table(specs, pricing, region or None, mine),
-    caption=f"Published prices by {pricing}{f' in {region}' if region else ''}, of a chip and of what it has",
-    download="hours",
-)
-
-# %% tags=["hide-input"]
-every = rents.price_table()
-charts.table(
-    every, caption=f"All {len(every)} published prices of an hour, in force or not", download="prices", file_only=True
-)
-
-# %% [markdown]
-# A price is the median of those in force; its band runs from the lowest to the highest. An age counts to the newest price of all.
+# $$ R = i\,s_p + o\,s_d , \qquad C = \frac{10^6}{3600}\; c\; \frac{R}{o} . $$
 #
-# ## From an hour to a token
+# **By hand.** Llama of the running case on Trainium2, whose chip-hour costs its owner 0.658 dollars:
 #
-# A request takes $R$ chip-seconds that are paid, with its prompt and with the time in which chips wait, and makes $o$ tokens. At a price $c$ of a
-# chip-hour
+# $$ R = 4{,}096 \times 0.291\,\text{ms} + 512 \times 3.675\,\text{ms} = 3.08\,\text{s} , \qquad C = \frac{10^6}{3600} \times 0.658
+# \times \frac{3.08}{512} = 1.10\ \text{dollars} $$
 #
-# $$ C = \frac{10^6}{3600}\, c\, \frac{R}{o} . $$
-#
-# Users have at least the speed asked for, the prompts of others counted; of all mappings, options and batches that keep it, the one that `tm.plan`
-# chooses counts.
-
-# %% tags=["hide-input"]
-Markdown(
-    cost_sentences.by_hand(shown_line, called) if shown_line else "No cost to work out by hand: no price, or too slow."
-)
-
-# %% [markdown]
-# ## What would better software save?
-#
-# The price of an hour is the same on every software, so that a token is as many times dearer as the software is slower.
-# Each bar is a plan of its own, in which the values of one mechanism are those of the next software; the factors multiply
-# to the whole gap. [What does software cost?](software.ipynb) explains the mechanisms.
+# A token of the answer takes much longer than a token of the prompt. But there are eight times as many tokens of the prompt, so they make
+# two fifths of the bill. The result is the first figure of our line:
 
 # %%
-price = head[rented.id, "ideal"].rent
-if price.why:
-    view = Markdown(f"Nothing is split here: {price.why}.")
-else:
-    promised = tm.Request(input_tokens, output_tokens, tokens_per_s_per_user=middle)
-    gap = tm.software_gap(m, promised, rented, of="usd_per_mtoken", pricing=price)
-    view = gaps.waterfall(
-        gap, f"{m.id} on {called[rented.id]}, {long}, {middle:,.15g} tokens/s for each user, {pricing}"
-    )
-view
-
-# %% tags=["hide-input"]
-None if price.why else Markdown(gaps.describe(gap))
+trn2, ask = "trn2.48xlarge", case.request("llama-3.3-70b")
+llama = tm.token_cost("llama-3.3-70b", ask, trn2, pricing=tm.tco(trn2))[trn2, "public"]
+seconds = 4096 * llama.chip_s("prefill") + 512 * llama.chip_s("decode")
+assert f"{seconds:.2f} {llama.generated_usd_per_mtoken:.2f}" == "3.08 1.10"
+assert llama.generated_usd_per_mtoken == case.value(case.LINES[-1], "llama-3.3-70b", trn2)
+charts.table(case.so_far("cost").tail(1), caption="The line of this chapter", download="case-line")
 
 # %% [markdown]
-# ## At the load that is there
+# ## What does a chip-hour cost its owner?
 #
-# Chips are rented by the instance, by the hour, and wait. A hosted model is paid by the token.
+# The owner buys servers and a share of the network, builds or rents a hall, pays for electricity, and operates it all.
 
-# %% tags=["hide-input"]
-asked = tm.Request(input_tokens, output_tokens, tokens_per_s_per_user=middle, requests_per_s=requests_per_s)
-at_load = tm.token_cost(
-    m, asked, specs, pricing={one.system.id: one.rent for one in head.lines}, duty=duty, spare_instances=spare_instances
-)
-charts.table(
-    cost_sentences.loaded(head, at_load),
-    caption=f"{requests_per_s:g} requests/s in {duty:.0%} of the time, {tm.units.counted(spare_instances, 'instance')} to spare: USD a million generated tokens of {m.id}",
-    download="load",
-)
-
-# %% tags=["hide-input"]
-Markdown(cost_sentences.hosted(at_rents, called, rented.id))
+# %%
+hour = tm.tco(spec, owner=mine.owner, prices=mine.prices)
+flows.where_a_dollar_goes(hour)
 
 # %% [markdown]
-# ## At what rent does it tie?
+# If $K$ dollars are paid back over $n$ months at a rate $r$ per month, each month takes the share $a$ of $K$. With $h$ hours in a month
+# the chip-hour costs $c$:
 #
-# Where nobody publishes a price, what it may be is the answer. A tie needs no secret number, only throughput on equal software.
+# $$ a = \frac{r}{1 - (1 + r)^{-n}} , \qquad c = \frac{a\,K}{h} + c_\text{site} + P \cdot \mathrm{PUE} \cdot e + \frac{k\,K}{12\,h} . $$
+#
+# The first two terms are capital and building, whose interest the drawing sets apart. Electricity is the mean power $P$ times the *PUE*, which
+# adds cooling and conversion, times the price $e$. Operations take a share $k$ of the capital per year. **By hand**, a chip of Trainium3
+# NL72x2 whose owner pays 8 % interest per year over 66 months:
+#
+# $$ \underbrace{\frac{0.0188 \times 23{,}877}{730.5}}_{0.61} + \underbrace{c_\text{site}}_{0.25} + \underbrace{0.948 \times 1.25 \times
+# 0.0826}_{0.10} + \underbrace{\frac{0.02955 \times 23{,}877}{8{,}766}}_{0.08} = 1.05\ \text{dollars} $$
 
 # %% tags=["hide-input"]
-line = markets.curve(at_rents, m.id, spec.id)
-if len(line):
-    view = charts.lines(
-        tables.bounded(line).sort_values("software", key=lambda one: one == "public", kind="stable"),
-        x="promised_tokens_per_s_per_user",
-        y="tie_usd_per_h",
-        color="against",
-        choose="software",
-        log_x=True,
-        log_y=True,
-        caption=f"{called[spec.id]} ties at these rents",
-        under=f"{m.id}, {long}; each line is the rent of a chip-hour at which a token costs what it costs on that system ({pricing})",
-    )
-else:
-    view = Markdown(f"No system with a price is as fast, so that nothing ties with {called[spec.id]}.")
-view
-
-# %% tags=["hide-input"]
-tie_prices = cost_sentences.tie_table(at_rents, spec.id)
-if len(tie_prices):
-    view = charts.table(
-        tie_prices,
-        caption=f"USD a chip-hour at which {called[spec.id]} ties with each that has a price",
-        download="ties",
-    )
-else:
-    view = Markdown("No other of these has a price.")
-view
+by_hand, rate = tm.tco("trn3-nl72x2-pcie160"), 0.08 / 12
+capital = rate / (1 - (1 + rate) ** -66) * 23_877 / 730.5
+total = capital + by_hand.site_usd_per_h + 0.948 * 1.25 * 0.0826 + 0.02955 * 23_877 / 8766
+assert f"{capital:.2f} {total:.2f} {by_hand.usd_per_h:.2f}" == "0.61 1.05 1.05"
 
 # %% [markdown]
-# ## What does an hour cost its owner?
+# ## Who wins, and how often?
 #
-# The owner pays for parts, counted on the graph of the rack, or for a server as sold; for its share of the network, a building, electricity and
-# operations. Capital comes back over the life with its cost:
-#
-# $$ c = \frac{A}{h}\,\frac{r}{1 - (1 + r)^{-n}} + c_{site} + P\,\mathrm{PUE}\,e + \frac{o\,A}{8766} . $$
+# Prices, power and the speed of software are uncertain. We draw all of them four thousand times, the same draw for every system, and count
+# who is the cheapest. From 95 % of the draws on we call it a win. Below that it is a tie.
 
-# %% tags=["hide-input"]
-parts = tables.hour_parts(hours, called)
-if len(parts):
-    shown = called[spec.id] if called[spec.id] in set(parts.of) else parts.of.iloc[0]
-    largest = parts[parts.of == shown].set_index("part").usd_per_h
-    whole = next(cost for name, cost in hours.items() if called[name] == shown)
-    view = charts.stacks(
-        parts.assign(basis="extrapolated"),
-        x="of",
-        y="usd_per_h",
-        color="part",
-        caption=f"The {largest.idxmax()} is {largest.max() / largest.sum():.0%} of an hour",
-        under=f"cost of an hour of a chip to a {owner}, at capacity; the share is that of {shown}: {format_within(float(whole.usd_per_h), float(whole.low), float(whole.high))} USD; parts of racks of Trainium are priced by our estimates",
-    )
-else:
-    view = Markdown("No source prices any of these systems or their parts, so that no hour has a cost.")
-view
-
-# %% tags=["hide-input"]
-charts.table(
-    tables.hours_table(hours, head),
-    caption=f"An hour of a chip to a {owner}: USD, with capital and provisioned watts",
-    download="owner-hours",
-)
-
-# %% tags=["hide-input"]
-charts.table(
-    tables.bills(hours),
-    caption="Bill of materials of a chip with its share of rack and network, by part",
-    download="bill",
-    file_only=True,
-)
-
-# %% tags=["hide-input"]
-Markdown(cost_sentences.hour_by_hand(hours[spec.id], called[spec.id]))
-
-# %% tags=["hide-input"]
-owners = tables.drawable(own[(own.model == m.id) & (own.promised_tokens_per_s_per_user == middle)])
-if len(owners):
-    view = charts.ranges(
-        owners,
-        x="usd_per_mtoken",
-        y="system",
-        color="software",
-        log_x=True,
-        caption=markets.claim(owned_head, called),
-        under=f"{m.id}, {long}, {middle:,.15g} tokens/s for each user, cost to a {owner} at capacity; a bar is of the draws in which the promise holds",
-    )
-else:
-    view = Markdown("No system is as fast at a known cost.")
-view
-
-# %% tags=["hide-input"]
-charts.table(
-    markets.compare(own),
-    caption=f"USD a million generated tokens to a {owner} who owns the chips, prompts paid, by software; at which hour's cost each were level with the least",
-    download="own",
-)
-
-# %% tags=["hide-input"]
-Markdown(
-    "Prices, watts, rates and steps are drawn together, the same draws for all:\n\n"
-    + markets.describe_order(at_owners, called)
-)
-
-# %% tags=["hide-input"]
-charts.table(
-    markets.cheaper(at_owners, spec.id),
-    caption=f"{called[spec.id]} is cheaper to its owner in so many of {owned.DRAWS:,} common draws",
-    download="cheaper",
-)
+# %%
+shares = []
+for label, question, prices_of, software in tables.rankings(owned, rented):
+    costs = tm.token_cost(*question, everyone, pricing=prices_of)
+    wins = costs.draws(software, draws=4000).wins(least=True)
+    shares.append(tables.winners(wins, label))
+tables.shares(shares, "share of the draws in which a token of this system is the cheapest")
 
 # %% [markdown]
-# ## What may its chip cost, and draw?
+# The bars of ideal software say what the hardware could do at these prices. Racks of the same chip and software move together, so the one
+# with the cheaper hour takes all of their draws.
 #
-# The owner's hour is linear in the price of the package and in its watts: each has one value at which a token costs what a rival's does.
+# ## At what price per chip-hour does Trainium tie with a GPU?
+#
+# Rents are often secret, and a tie needs none of them. If the rival costs $c_0$ per hour and takes $R_0$ chip-seconds for the request, both
+# cost the same per token at $c^* = c_0\,R_0/R$. The ratio $R_0/R$ says how many hours of the rival one chip-hour *replaces*. Multiply it
+# by the price that you would pay for the rival. The last column says what the chip may cost its owner, and *none* means that even a free
+# chip would not tie. A range that spans several times its value says that the software must be measured first.
 
-# %% tags=["hide-input"]
-first = {key: one for key, one in at_owners.items() if key[0] == m.id}
-others = [one.id for one in specs if one.chip.id != spec.chip.id] or [one.id for one in specs if one.id != spec.id]
-if tables.movable(hours[spec.id]):
-    view = charts.table(
-        markets.ties(first, spec.id, "chip_usd", others),
-        caption=f"USD for a package of {spec.chip.name} at which {called[spec.id]} ties: median of draws, 5th to 95th percentile; none: not even a gift does it",
-        download="chip-price",
-    )
-else:
-    view = Markdown(tables.fixed(hours[spec.id], called[spec.id]))
-view
-
-# %% tags=["hide-input"]
-if tables.movable(hours[spec.id]):
-    view = charts.table(
-        markets.ties(first, spec.id, "tdp_w", others),
-        caption=f"TDP in W at which {called[spec.id]} ties, its price as it is",
-        download="chip-watts",
-    )
-else:
-    view = Markdown("The same holds of its watts.")
-view
+# %%
+small = tm.Request(4096, 512, tokens_per_s_per_user=100)
+small_costs = tm.token_cost("llama-3.1-8b", small, everyone, pricing=published)
+ties = []
+for label, costs in {**rented, "llama-3.1-8b at 100 tokens/s": small_costs}.items():
+    at = [costs.priced(prices) for prices in (dict.fromkeys(everyone, 1.0), published, hours)]
+    ties.append(tables.tie_rows(label, spec.id, *(one.break_even(other.id) for one in at)))
+tables.ties(ties, hours, published[other.id], spec, other)
 
 # %% [markdown]
-# ## What may a lane of a switch cost?
+# ## Your own prices
 #
-# A switched rack has lanes that a torus has not. They may cost what the faster collectives save.
+# Put in your rent, your electricity, and how much of the day your chips have work. Companies also sell tokens of open models. A seller
+# below your cost has better software, cheaper chips, or a loss.
 
-# %% tags=["hide-input"]
-if (
-    tables.movable(hours[air.id])
-    and air.fabric == "planes"
-    and bool(np.all(hours[torus.id].valid))
-    and air.id != torus.id
-):
-    tie_prices = markets.ties(at_owners, air.id, "switch_usd_per_lane", [torus.id])
-    view = charts.table(
-        tie_prices.drop(columns="against"),
-        caption=f"USD a lane at which {called[air.id]} gives a token for what {called[torus.id]} does; {format_within(mine.prices.switch_usd_per_lane, *mine.prices.range('switch_usd_per_lane'))} is our estimate",
-        download="lanes",
-    )
-else:
-    view = Markdown(f"{called[air.id]} has no switches whose lanes are counted.")
-view
+# %%
+my_rent, my_kwh, my_load = 3.00, 0.12, 0.5  # $ per chip-hour, $ per kWh, share of hours with work
+my_owner = mine.owner.moved({"electricity_usd_per_j": my_kwh / 3.6e6})
+my_hour = tm.tco(spec, owner=my_owner, prices=mine.prices)
+choices = {}
+for who, price in {"owned": hour, "owned, my electricity": my_hour, "rented at my price": my_rent}.items():
+    choices[who] = tm.token_cost(m, request, spec, pricing=price, duty=my_load)
+tables.choices(choices, spec)
 
 # %% [markdown]
-# ## What are early months worth?
+# ## Check against prices that are not ours
 #
-# Hardware of the same performance becomes cheaper every year, so that output which comes later is worth less. A rack that fits old
-# air-cooled buildings may be there first.
+# SemiAnalysis prints what an hour of five GPUs costs a *hyperscaler*, who builds its halls, and a *neocloud*, who rents them. We ask for the
+# same hours, at prices of the same month.
 
 # %% tags=["hide-input"]
-Markdown(
-    cost_sentences.early_delivery(hours[air.id], markets.early(hours[air.id]), called[air.id])
-    if bool(np.all(hours[air.id].valid))
-    else f"An hour of {called[air.id]} has no cost: {hours[air.id].reason}."
-)
-
-# %% tags=["hide-input"]
-Markdown(
-    cost_sentences.waiting_time(markets.waiting(at_owners, hours[air.id], spec.id), called[air.id], called[spec.id])
-)
+printed = tables.printed_hours()
+printed["usd_per_h"] = [float(tm.tco(**one).usd_per_h) for one in tables.printed_questions(printed)]
+printed["error"] = printed.usd_per_h / printed.printed_usd_per_h - 1
+off = printed.error.abs()
+Markdown(f"Our hours differ from the printed ones by at most {off.max():.0%}, and by {off.median():.0%} at the median.")
 
 # %% [markdown]
-# ## Supply, customers, time to market
-#
-# What no model says, as a source states it, in our words.
-
-# %% tags=["hide-input"]
-said = stated()
-charts.table(said, caption="What is stated", download="stated")
+# Our assumptions were chosen with most of these figures in view, all but those of MI300X, so this tests consistency. For Trainium nobody
+# prints such a figure. We count the parts of its racks and estimate their prices, and the check does not reach those.
 
 # %% [markdown]
-# ## Check: eight figures of another model
+# ## What moves the answer, and what is left out
 #
-# One set of assumptions for all, chosen with the eight figures of NVIDIA in sight: prices of servers as sold, taken to their month. By those of
-# the last system nothing was chosen.
+# Each bar moves one input from its 5th to its 95th percentile and leaves all others in the middle.
 
-# %% tags=["hide-input"]
-check = pd.concat([value.against_printed(name) for name in tables.CHECKED], ignore_index=True)
-eight = check[check.system.isin(tables.CHECKED[:-1])]
-called_check = tm.system(tables.CHECKED[-1]).name
-worst, blind = eight.loc[eight.error.abs().idxmax()], check.drop(eight.index)
-charts.table(
-    check,
-    caption=f"An owner's hour beside what SemiAnalysis prints: at most {abs(worst.error):.0%} off, {eight.error.abs().median():.0%} at the median",
-    download="check",
-)
-
-# %% tags=["hide-input"]
-Markdown(
-    f"**The {len(eight)} lie within {abs(worst.error):.1%}**, their mean signed error is {eight.error.mean():+.1%}; {called_check} lies within {blind.error.abs().max():.1%}. Nothing is printed of Trainium: its capital rests on counted "
-    "parts at estimated prices, and the check does not reach them."
-)
+# %%
+costs = tm.token_cost(m, request, spec, pricing=hour)
+swings = costs.draws("public", draws=4000).tornado(spec.id)
+tables.tornado(swings, costs[spec.id, "public"])
 
 # %% [markdown]
-# ## What moves the answer
-
-# %% tags=["hide-input"]
-kind = next(
-    (
-        one.stack_kind
-        for one in reversed(head.lines)
-        if one.system.id == spec.id and one.fast_enough and one.stack_kind != "ideal"
-    ),
-    "ideal",
-)
-draws = markets.drawn(owned_head, kind)
-draws = draws if draws is not None and spec.id in draws.values else None
-bars = cost_sentences.tornado(draws, spec.id) if draws is not None else ()
-if len(bars):
-    view = charts.ranges(
-        bars,
-        x="usd_per_mtoken",
-        y="which",
-        caption=f"Most hangs on {bars.which.iloc[0]}",
-        under=f"{m.id} on {called[spec.id]}, {middle:,.15g} tokens/s for each user, {kind} software, to a {owner}; each input at its 5th and 95th percentile",
-    )
-else:
-    view = Markdown(f"Nothing of {called[spec.id]} is open, or no user is served as fast.")
-view
-
-# %% [markdown]
-# ## Try your own
-#
-# Choose a question and a system, and move the price and watts of its chip and the share of ideal that its software reaches. Dots are public and
-# hand-tuned software.
-
-# %% tags=["hide-input"]
-cases = {
-    f"{name}, {speed:,.15g} tokens/s a user": own[(own.model == name) & (own.promised_tokens_per_s_per_user == speed)]
-    for name, speed in at_rents
-}
-rows = grid(cases, {name: owned.as_line(cost) for name, cost in hours.items() if bool(np.all(cost.valid))})
-movable = [one.id for one in (spec, air, torus, rented) if tables.movable(hours[one.id]) and one.id in set(rows.system)]
-if movable:
-    view = what_if(
-        rows,
-        movable,
-        chip_usd=tables.chip_usd(hours[movable[0]]),
-        tdp_w=tm.system(movable[0]).chip.tdp_w,
-        caption="Price, watts and software: what a token would cost",
-        under=f"{long}, to a {owner} at capacity; middle values, whose bands stand above; Trainium by our estimates (D)",
-    )
-else:
-    view = Markdown("No system whose parts are counted is as fast, so that nothing moves.")
-view
-
-# %% [markdown]
-# ## Every price and rate
-
-# %% tags=["hide-input"]
-charts.table(
-    inputs.price_list(mine.prices, mine.owner, mine.named),
-    caption=f"What the owner's cost takes; given with the call: {', '.join(mine.named) if 0 < len(mine.named) < 5 else len(mine.named) or 'nothing'}",
-    download="rates",
-)
-
-# %% [markdown]
-# A parameter file replaces any of them: `trnmodel run cost -f notebooks/parameters/cost.yaml` has all by name; a rent of your own is `rent[trn3-nl72x2-pcie160]=2:3:4`.
-#
-# ## What is left out
-#
-# Contracts and discounts that nobody publishes; taxes; storage, network traffic and staff of the one who rents; queues, which make chips wait for requests; what
-# it costs to port software; training jobs (chapter 17). Rebates count as nothing: two are stated above, and the prices of
-# shares that they rest on stand in a picture.
+# [What does software cost?](software.ipynb) explains why software is slow, and [training](training.ipynb) has its own chapter. Left out are
+# secret discounts, taxes, storage, staff, and the work of moving software to another chip.
 
 # %% [markdown]
 # ```{admonition} Takeaway
 # :class: tip
-# Compare tokens at the same speed for a user and on software of the same kind, and ask for the rent at which two systems tie: it needs no secret price. Software
-# moves it more than hardware does.
+# Compare tokens, not hours: the same request and promise, prompts paid, software of the same kind. Where ranges overlap, nobody has won. Then
+# ask at which price two systems tie.
 # ```
 
 # %% [markdown]
 # ## Problems
 #
-# **1.** A chip is rented at USD 2.00 an hour and makes 85 tokens/s. What do a million tokens cost?
+# **1.** `llama-3.1-8b` serves users at 100 tokens/s. A B200-hour costs you 5 dollars. At what price of a chip-hour does Trainium3 NL72x2
+# tie?
 #
 # ```{admonition} Answer
 # :class: dropdown
-# 2.00 / (85 x 3,600) x 1,000,000 = USD 6.54.
+# For this request a chip-hour replaces 0.12 hours of B200 on public software, and 0.33 on ideal software.
+# In a terminal, `trnmodel compare llama-3.1-8b trn3-nl72x2-pcie160 hgx-b200 --speed 100 --in 4096 --out 512` says so too. They tie at
+# $0.12 \times 5 = 0.6$ dollars, or at 1.6 dollars if both run ideal software.
 # ```
 #
-# **2.** System A costs USD 10 a chip-hour and takes 0.1 ms of a chip for a token, B takes 0.4 ms. At what rent is B level?
+# **2.** A chip costs 2 dollars per hour. It makes 85 tokens/s. What do a million tokens cost?
 #
 # ```{admonition} Answer
 # :class: dropdown
-# 10 x 0.1 / 0.4 = USD 2.50.
+# $2 / (85 \times 3{,}600) \times 10^6 = 6.54$ dollars.
 # ```
 #
-# **3.** A server of USD 30,000 is paid over 60 months at 1 % a month. What is the payment, and what of an hour of 730.5 a month?
+# **3.** A server costs 30,000 dollars. It is paid back over 60 months at 1 % per month. What is the payment per month, and per hour?
 #
 # ```{admonition} Answer
 # :class: dropdown
-# 30,000 x 0.01 / (1 - 1.01^-60) = USD 667 a month, USD 0.91 an hour.
+# $30{,}000 \times 0.01 / (1 - 1.01^{-60}) = 667$ dollars per month. A month has 730.5 hours, so an hour costs 0.91 dollars.
 # ```
+
+# %% [markdown]
+# ## Notation
+#
+# | symbol | in code | what it is |
+# |---|---|---|
+# | $C$ | `generated_usd_per_mtoken` | cost of a million generated tokens, prompts paid |
+# | $c$ | `usd_per_chip_h`, `usd_per_h` | rent of a chip-hour, and its cost to the owner |
+# | $R$ | `request_chip_s` | paid chip-seconds of a request |
+# | $i$, $o$ | `input_tokens`, `output_tokens` | tokens of a request |
+# | $K$ | `capital_usd` | price of a chip with its share of server and network |
+# | $r$, $n$ | `rate_per_year`, `life_years` | cost of capital, and time in which it is paid back |
+# | $P$, PUE, $e$ | `mean_w`, `annual_pue`, `electricity_usd_per_j` | mean power, overhead of the site, price of electricity |
+#
+# ## Evidence
+#
+# The parameter `prices` of this chapter takes your prices of single parts, such as a lane of a switch or a watt of building. The file
+# `notebooks/parameters/cost.yaml` names them all.
+
+# %% tags=["hide-input"]
+pair = tm.token_cost("llama-3.1-8b", small, ["trn3-nl72x2-pcie160", "hgx-b200"], pricing=1.0).break_even("hgx-b200")
+ratios = pair.query("system == 'trn3-nl72x2-pcie160'").set_index("software").break_even_usd_per_chip_h
+assert [round(float(ratios[kind]), 2) for kind in ("public", "ideal")] == [0.12, 0.33]  # of the first problem
+own, rents = (tables.all_rows(some).replace(np.inf, np.nan) for some in (owned, rented))
+evidence = {
+    "Cost on every kind of software, rented": ("rent-rows", rents),
+    "Cost on every kind of software, owned": ("own-rows", own),
+    "Ties as numbers with their ranges": ("tie-rows", pd.concat(ties)),
+    "Shares of the draws": ("draws", tables.all_of(shares)),
+    "An owner's chip-hour by part, with its range": ("owner-hours", tables.hours_table(hours)),
+    "Bill of materials per chip with its share of rack and network": ("bill", tables.bills(hours)),
+    "Rents per chip, per PFLOP/s and per TB/s": ("hours", tables.rents_table(map(tm.system, everyone), mine)),
+    "All published prices of an hour, in force or not": ("prices", tables.every_price()),
+    "Every price and rate of the owner": ("rates", inputs.price_list(mine.prices, mine.owner, mine.named)),
+    "The check, figure by figure": ("check", printed),
+    "What sellers charge for tokens of both models": ("sellers", tables.sellers(owned)),
+    "What earlier delivery gains, and what a saving pays for": ("early", tables.delays(hours)),
+    "Warrants of suppliers, which are not counted": ("rebates", cost_value.rebates([150.0, 200.0, 250.0])),
+    "What SemiAnalysis states on supply, customers and time to market": ("stated", cost_stated.stated()),
+}
+display(*(charts.table(rows, caption=what, download=name, file_only=True) for what, (name, rows) in evidence.items()))
 
 # %% [markdown]
 # ## Sources
 
 # %% tags=["hide-input"]
-used = tables.sources(specs, pricing, region or None, mine) | set(said.source) | {"inferencex-owners"}
-charts.table(
-    common.bibliography(used - {"project"}), caption="Sources of the figures in this chapter", download="sources"
-)
+used = tables.sources(map(tm.system, everyone), mine) | {
+    "inferencex-owners",
+    "trainium3-deep-dive",
+    *tables.seller_sources(owned),
+}
+charts.table(common.bibliography(used), caption="Sources of the figures in this chapter", download="sources")

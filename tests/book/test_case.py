@@ -21,7 +21,8 @@ def outputs(slug):
     html = ["".join(out["data"].get("text/html", "")) for c in cells for out in c.get("outputs", []) if "data" in out]
     (strip,) = [text for text in html if "The running case so far" in text]
     rows = re.findall(r"<tr>(.*?)</tr>", strip, re.S)[1:]
-    return {unescape(first): rest for first, *rest in (re.findall(r"<td[^>]*>(.*?)</td>", row, re.S) for row in rows)}
+    cells = (re.findall(r"<td[^>]*>(.*?)</td>", row, re.S) for row in rows if "<td" in row)  # a fold repeats the head
+    return {unescape(first): rest for first, *rest in cells}
 
 
 @pytest.mark.parametrize("model", case.PROMISES)

@@ -5,30 +5,24 @@ from dataclasses import replace
 import pytest
 
 import trnmodel as tm
+from trnbook.chapters import cost as tables
 from trnbook.chapters import cost_inputs as given
-from trnbook.chapters import cost_value as worth
 from trnmodel.catalog import prices as priced
 
-SOLD, RACK, TORUS = "hgx-h100", "trn3-nl72x2-pcie160", "trn3-nl32x2-torus"
+SOLD = "hgx-h100"
 
 
-# What time and switches are worth
-
-
-def test_a_ratio_may_be_next_to_nothing():
-    cost = tm.tco(RACK)
-    assert worth.months_of_waiting(cost, 1e-9) < 0
-    with pytest.raises(ValueError, match="ratio="):
-        worth.months_of_waiting(cost, 0.9e-9)
+# Printed hours
 
 
 def test_printed_hours_are_of_the_middle_of_their_month():
     """An H100 of August 2025: seven months and a half of the year."""
     then = replace(priced.prices(), money_year=2025 + 7.5 / 12)
-    table = worth.against_printed(SOLD).set_index("owner")
-    assert table.printed_usd_per_h["hyperscaler"] == 1.30
-    for kind in ("hyperscaler", "neocloud"):
-        assert table.usd_per_h[kind] == float(tm.tco(SOLD, owner=kind, prices=then).usd_per_h)
+    printed = tables.printed_hours()
+    assert printed.printed_usd_per_h[0] == 1.30
+    for row, one in zip(printed.head(2).itertuples(), tables.printed_questions(printed), strict=False):
+        assert (one["system"], one["owner"]) == (SOLD, row.owner)
+        assert float(tm.tco(**one).usd_per_h) == float(tm.tco(SOLD, owner=row.owner, prices=then).usd_per_h)
 
 
 # Prices of one's own

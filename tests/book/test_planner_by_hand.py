@@ -1,23 +1,12 @@
 """Small functions of the chapters at values that are worked out by hand, each on both sides of where it turns."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pandas as pd
 import pytest
 
 import trnmodel as tm
 from trnbook.chapters import (
-    cost_comparison as markets,
-)
-from trnbook.chapters import (
-    cost_sentences,
-)
-from trnbook.chapters import (
     power_rack as rack_power,
-)
-from trnbook.chapters import (
-    software_break_even as contests,
 )
 from trnbook.shared import domain_sizes, placements
 from trnmodel.steps.deployment import Deployment
@@ -27,67 +16,6 @@ AIR, WIDE, TRN2 = "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160", "trn2.48xlarge"
 
 def place(model, system, mapping, precision, stack):
     return Deployment(model=model, system=system, mapping=mapping, precision=precision, stack=stack)
-
-
-class Hosts:
-    """Costs that know sellers by the token."""
-
-    def __init__(self, *rows):
-        columns = "seller date system software api_usd_per_mtoken break_even_utilisation".split()
-        self.table = pd.DataFrame(rows, columns=columns)
-
-    def hosted(self):
-        return self.table
-
-
-def test_hosted_models_are_told_once_for_the_system_that_is_asked():
-    rows = [("api", "2026-01-02", "x", "ideal", 0.5, 0.314), ("api", "2026-01-02", "x", "public", 0.5, 1.01)]
-    rows += [("api", "2026-01-02", "y", "ideal", 0.5, 0.9)]
-    found = {("m", 20.0): Hosts(*rows), ("m", 50.0): Hosts(*rows), ("n", 20.0): Hosts()}
-    said = cost_sentences.hosted(found, {"x": "X"}, "x")
-    assert said == (
-        "* **m by api** (2026-01-02): 0.5 USD a million tokens of these requests. X at 20 tokens/s a user costs less "
-        "where it is full in this share of its hours: ideal 31%, public never."
-    )
-    assert cost_sentences.hosted({("n", 20.0): Hosts()}, {}, "x") == "No price of these models by the token is known."
-
-
-def test_an_hour_by_hand_counts_what_is_left_at_the_end():
-    """At no interest over 50 months, 40 % lost: 0.4 C / 50 a month, and C x rate has no part in it."""
-    who = tm.owner("hyperscaler").moved({"rate_per_year": 0.12, "life_years": 50 / 12, "lost_share": 0.4})
-    hour = tm.tco(AIR, owner=who)
-    said, capital = cost_sentences.hour_by_hand(hour, "three"), float(hour.capital_usd)
-    growth = 1.01**50
-    month = (capital - 0.6 * capital / growth) * 0.01 * growth / (growth - 1)
-    assert f"{capital:,.0f} USD over 50 months at 1.00% a month, of which 60% is left at the end: {month:,.0f}" in said
-    whole = cost_sentences.hour_by_hand(tm.tco(AIR, owner=who.moved({"lost_share": 1.0})), "three")
-    assert "is left" not in whole
-
-
-def test_a_bar_of_a_cost_is_one_that_moves_a_thousandth_of_it():
-    table = pd.DataFrame(
-        {
-            "input": [f"{name}.pue" for name in ("prices", "power", "a-stack", "b")],
-            "swing": [9.0, np.inf, 0.009, 0.02],
-            "answer_low": [14.0, 1.0, 10.0, 10.0],
-            "answer_high": [5.0, 1.0, 10.0, 10.02],
-        }
-    )
-    draws = SimpleNamespace(tornado=lambda answer: table, bars={"x": np.array([10.0, 1.0])})
-    found = cost_sentences.tornado(draws, "x")
-    assert found.which.tolist() == ["pue", "how good b.pue is"]
-    assert found.iloc[0, 1:].tolist() == [10.0, 5.0, 14.0, "extrapolated"]
-    many = pd.concat([table.iloc[:1]] * 11)
-    assert len(cost_sentences.tornado(SimpleNamespace(tornado=lambda answer: many, bars=draws.bars), "x")) == 10
-
-
-def test_a_curve_has_a_row_for_each_tie_that_there_is(monkeypatch):
-    columns = {"break_even_usd_per_chip_h": [np.nan, 2.0], "break_even_usd_per_chip_h_low": [np.nan, 1.0]}
-    monkeypatch.setattr(markets, "level_rents", lambda found, system: pd.DataFrame(columns))
-    table = markets.curve({}, "m", "x")
-    assert table.to_dict("list") == {"tie_usd_per_h": [2.0], "tie_usd_per_h_low": [1.0]}
-    monkeypatch.setattr(markets, "level_rents", lambda found, system: pd.DataFrame())
-    assert markets.curve({}, "m", "x").empty
 
 
 def test_twins_are_a_chip_and_its_like_in_the_other_rack():
@@ -124,29 +52,12 @@ def test_a_context_of_one_token_has_an_answer():
     assert table.ratio.notna().all()
 
 
-def test_no_software_ties_beyond_all_of_the_ideal_yield():
-    rows = [(10.0, 1.0), (20.0, 1.25), (30.0, 1.5)]
-    table = pd.DataFrame(rows, columns=["promised_tokens_per_s_per_user", "share_of_ideal"])
-    table = table.assign(system="hgx-h200", software="public", share_of_ideal_low=np.nan, share_of_ideal_high=np.nan)
-    found = contests.tie_table({"m": table}, AIR, [10.0, 20.0]).iloc[0]
-    assert found["no software ties"] == "20 to 30 tokens/s"
-    assert (found["at 10 tokens/s"], found["at 20 tokens/s"]) == ("1.00", "1.25")
-
-
 def waits(*highs):
     rows = [
         {"model": "m", "wanted_tokens_per_s_per_user": 20.0, "public": 0.04, "public_low": 0.0, "public_high": high}
         for high in highs
     ]
     return pd.DataFrame(rows).assign(**{"hand-tuned": np.nan, "ideal": np.nan})
-
-
-def test_what_is_worth_no_wait_is_told_with_the_most_that_it_may_be():
-    said = cost_sentences.waiting_time(waits(0.04, 0.01), "A", "B")
-    assert "in 2 of 2 cases no time, since a token of B is no cheaper." in said
-    assert "no cheaper (at the 95th percentile of the draws up to 0.05 months)" in cost_sentences.waiting_time(
-        waits(0.04, 0.05), "A", "B"
-    )
 
 
 def test_throughput_between_batches_is_linear_in_the_speed():
@@ -186,21 +97,6 @@ def test_walls_of_a_domain_by_hand():
     (row,) = domain_sizes.capacity(["llama-3.1-8b"], [AIR], ["bf16"]).itertuples(index=False)
     weights = tm.model("llama-3.1-8b").total_params * 2
     assert row[1:] == pytest.approx((weights / 2, "bf16", AIR, weights, held, weights / held * 2, weights / held))
-
-
-def test_a_tie_that_may_be_nothing_or_less():
-    """A median of 2 with ends 0 and 5; one of 0 with an end of 3; one below 0 at both ends."""
-
-    def draws(*values):
-        return SimpleNamespace(
-            values={"x": 0},
-            percentiles=lambda: pd.DataFrame([("x", *values)], columns=["answer", "p5", "p50", "p95"]),
-        )
-
-    cells = [markets.tie_cell(draws(*ends), "x") for ends in ((0.0, 2.0, 5.0), (-1.0, 0.0, 3.0), (-3.0, -2.0, 0.0))]
-    assert cells == ["2 (0 to 5)", "none (to 3)", "none"]
-    assert markets.tie_cell(draws(1.0, 2.0, 5.0), "x") == "2 (1 to 5)"
-    assert markets.tie_cell(None, "x", "too slow") == "too slow"
 
 
 def test_a_rack_may_draw_all_that_is_provisioned(monkeypatch):

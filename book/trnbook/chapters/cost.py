@@ -1,212 +1,479 @@
-"""Cost per token: published rents, an owner's hour by part, bars to draw, and the answer card."""
+"""Tables of the chapter on what a token costs: rows of costs, shares of draws, ties, printed prices, the card."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pandas as pd
+from IPython.display import Markdown
 
-from trnbook.chapters import cost_owners as owned
+from trnbook import charts
+from trnbook.chapters import cost_whatif as whatif
 from trnbook.chapters.common import card
-from trnbook.chapters.cost_comparison import ENDS
 from trnbook.chapters.cost_inputs import Inputs, parse_inputs
-from trnbook.chapters.guard import need
+from trnbook.chapters.cost_value import delay_usd, saving_usd
+from trnbook.chapters.guard import need, one_of, possible
+from trnbook.charts.tables import Table
 from trnbook.shared import ledger
 from trnmodel.arguments import UnanswerableError
 from trnmodel.catalog import load, rents
 from trnmodel.catalog import prices as priced
 from trnmodel.catalog.systems import System
-from trnmodel.cost.tco import HOURLY, Cost
+from trnmodel.catalog.systems import system as read_system
+from trnmodel.cost.tco import MONTHS, Cost
+from trnmodel.models.transformer import Transformer
+from trnmodel.result import tidy
 from trnmodel.search.chip_seconds import TokenCost
 from trnmodel.search.token_cost import TokenCosts
+from trnmodel.steps.request import Request
 from trnmodel.units import format_digits, format_within
 
-CHECKED = ("hgx-h100", "hgx-h200", "hgx-b200", "gb200-nvl72", "mi300x-8")
-SYMBOLS = [
-    ("", "usd_per_mtoken", "cost of a million generated tokens with their prompts paid", "", "result"),
-    ("c", "usd_per_chip_h, usd_per_h", "price of a rented chip-hour; cost of an owner's", "", "data; result"),
-    ("R", "request_chip_s", "paid chip-seconds of a request", "", "result"),
-    ("", "input_tokens, output_tokens", "tokens of a request", "", "parameter"),
-    ("", "rate_per_year, life_years", "cost of capital; years over which servers are paid", "", "data"),
-    ("", "capital_usd", "", "", "counted, estimate (D)"),
-]
+if TYPE_CHECKING:
+    import pandas as pd
+
+PRINTED = ("hgx-h100", "hgx-h200", "hgx-b200", "gb200-nvl72", "mi300x-8")  # with a printed owner's hour
+LEAD = 0.95  # share of the draws from which a system is called the cheapest
+SPEED = "promised_tokens_per_s_per_user"
+ENDS = ("usd_per_mtoken", "usd_per_mtoken_low", "usd_per_mtoken_high")
+ENDS_OF, SHOWN = ("", "_low", "_high"), ("public", "ideal")
+SELLERS = ["model", "seller", "date", "api_usd_per_mtoken", "api_generated_usd_per_mtoken", "source"]
+BARS = 4  # of a tornado
+INPUTS: Mapping[str, str] = {
+    "prices.chip_markup": "margin on the chip",
+    "prices.switch_usd_per_lane": "price of a switch lane",
+    "prices.rack_usd_per_w": "cooling and rack, per watt",
+    "prices.market_ratio": "street price of servers",
+    "prices.network_usd_per_bytes_per_s": "price of network switches",
+    "owner.build_usd_per_w": "building, per watt",
+    "owner.colocation_usd_per_w_h": "rent of the building, per watt",
+    "owner.operations_share": "maintenance per year",
+    "owner.life_years": "years of life",
+    "owner.lost_share": "value lost over the life",
+    "owner.rate_per_year": "cost of capital",
+    "owner.electricity_usd_per_j": "price of electricity",
+    "owner.mean_load_share": "mean load",
+    "power.all_in_ratio": "power provisioned per watt of TDP",
+}
 
 
-def own_prices(texts: Iterable[str], owner: str) -> Inputs:
-    """Return the prices in force with the reader's in their place; raise UnanswerableError for a wrong one."""
+class Ranking(NamedTuple):
+    """Costs of systems that are drawn against each other: model and request, prices by system, kind of software."""
+
+    which: str
+    ask: tuple[Transformer, Request]
+    pricing: Mapping[str, rents.Rent | Cost]
+    software: str
+
+
+def own_prices(texts: Iterable[str], owner: str, pricing: str, region: str) -> Inputs:
+    """Return the prices in force with the reader's in their place; raise UnanswerableError for a wrong parameter."""
+    one_of(rents.PRICINGS, pricing=pricing)
+    one_of([name for name, it in load.entities().items() if it.kind == "owner" and name != "owner"], owner=owner)
+    places = {price.place for price in rents.prices()}
+    known = not region or any(place.startswith(region) for place in places)
+    need(known, f"region = {region!r}: no published price names it")
     try:
-        return parse_inputs(texts, priced.prices(), priced.owner(owner))
+        return parse_inputs(texts, priced.prices(), priced.owner(owner), pricing, region or None)
     except ValueError as error:
         raise UnanswerableError(" ".join(str(error).split())) from None
 
 
-def drawable(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows with a cost."""
-    return table.dropna(subset=ENDS[0])
+def has_rivals(owned: TokenCosts, system: str) -> bool:
+    """Return whether a system has rivals with a cost; raise ImpossibleError unless it has a cost on public software."""
+    one = owned[system, "public"]
+    assert one.owned is not None  # they are owners' costs
+    possible(bool(np.all(one.owned.valid)), f"an hour on system = {system!r} has no cost: {one.owned.reason}")
+    possible(bool(np.all(one.valid)), f"{one.model.id} on system = {system!r}, public software: {one.reason}")
+    return compared(owned, "public")
 
 
-def rents_table(systems: Iterable[System], pricing: str, region: str | None, mine: Inputs) -> pd.DataFrame:
-    """Return rents per hour of a chip, a PFLOP/s and a TB/s, with place, date and age of the price."""
-    return pd.DataFrame([_rented(spec, mine.rent(spec, pricing, region)) for spec in systems])
+def rows(costs: TokenCosts, **columns: Any) -> pd.DataFrame:
+    """Return a row for each system and kind of software of a cost, with constant `columns` in front.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        model, promised_tokens_per_s_per_user, system, software, usd_per_mtoken with `_low` and `_high` (NaN where there
+        is none) of a generated token with its prompt, chip_s (of the same), chance, usd_per_chip_h, basis, reason.
+    """
+    return tidy(columns | _row(one) for one in costs.lines)
+
+
+def all_rows(costs: Mapping[str, TokenCosts]) -> pd.DataFrame:
+    """Return the `rows` of all questions below each other."""
+    import pandas as pd
+
+    return pd.concat(map(rows, costs.values()), ignore_index=True)
+
+
+def _row(one: TokenCost) -> dict[str, Any]:
+    row: dict[str, Any] = {"model": one.model.id, SPEED: one.promised_tokens_per_s_per_user}
+    row |= {"system": one.system.id, "software": one.stack_kind}
+    value = float(one.generated_usd_per_mtoken)
+    ends = [float(end) for end in one.ends(one.FIGURE)] if np.isfinite(value) else [np.nan, np.nan]
+    row |= dict(zip(ENDS, (value, *ends), strict=True))
+    row |= {"chip_s": one.chip_s(), "chance": one.chance, "usd_per_chip_h": float(one.usd_per_chip_h)}
+    return row | {"basis": str(one.basis), "reason": str(one.reason)}
+
+
+def bars(owned: TokenCosts, rented: TokenCosts) -> pd.DataFrame:
+    """Return the rows on public software with a cost, the cheapest to its owner first, owned above rented."""
+    import pandas as pd
+
+    table = pd.concat([rows(owned, paid="owned"), rows(rented, paid="rented")], ignore_index=True)
+    table = table[(table.software == "public") & table.usd_per_mtoken.notna()]
+    place = {name: i for i, name in enumerate(table.sort_values(["paid", ENDS[0]], kind="stable").system.unique())}
+    return table.assign(place=table.system.map(place)).sort_values(["place", "paid"], kind="stable", ignore_index=True)
+
+
+def compared(costs: TokenCosts, software: str) -> bool:
+    """Return whether several systems have a cost on a kind of software that may be ranked, and any input is open."""
+    some = [one for one in costs.lines if one.stack_kind == software and np.all(one.valid) and one.ranks]
+    return len(some) > 1 and any(one.uncertain() for one in some)
+
+
+def rankings(owned: Mapping[str, TokenCosts], rented: Mapping[str, TokenCosts]) -> Iterator[Ranking]:
+    """Yield what is drawn against each other, by question: owned and rented on public software, owned on ideal."""
+    for question in owned:
+        cases = (owned, "owned", "public"), (rented, "rented", "public"), (owned, "owned", "ideal")
+        for costs, paid, software in cases:
+            if compared(costs[question], software):
+                q = costs[question].question
+                prices = {one.system.id: one.owned or one.rent for one in costs[question].lines}
+                yield Ranking(f"{q.model.id}, {paid}, {software}", (q.model, q.request), prices, software)
+
+
+def winners(wins: pd.DataFrame, which: str) -> pd.DataFrame:
+    """Return the shares of draws in which each system is the cheapest, without those that never are.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> shares = pd.DataFrame({"answer": ["hgx-h100", "hgx-h200"], "wins": [0.0, 0.25]})
+    >>> winners(shares, "q").to_dict("records")
+    [{'which': 'q', 'system': 'hgx-h200', 'share': 0.25}]
+    """
+    table = wins[wins.wins > 0].rename(columns={"answer": "system", "wins": "share"})
+    return table.assign(which=which)[["which", "system", "share"]].reset_index(drop=True)
+
+
+def all_of(shares: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Return the `winners` of all contests below each other."""
+    import pandas as pd
+
+    return pd.concat([pd.DataFrame({"which": [], "system": [], "share": []}), *shares], ignore_index=True)
+
+
+def shares(entries: Sequence[pd.DataFrame], under: str) -> Any:
+    """Return the chart of the `winners` of all contests; a sentence where nobody was compared."""
+    if not entries:
+        return Markdown("No two of these systems keep the promise at a known cost, so nobody wins.")
+    caption = "A bar of nearly one colour has a winner"
+    return charts.stacks(all_of(entries), x="which", y="share", color="system", caption=caption, under=under)
+
+
+def who_wins(wins: pd.DataFrame) -> str:
+    """Return who is the cheapest in how many of the draws; below `LEAD` nobody wins.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> who_wins(pd.DataFrame({"answer": ["hgx-h100", "hgx-h200"], "wins": [0.6, 0.4]}))
+    'nobody wins for sure; 8 x H100 SXM is the cheapest in 60% of the draws'
+    >>> who_wins(pd.DataFrame({"answer": ["hgx-h100", "hgx-h200"], "wins": [0.97, 0.03]}))
+    '8 x H100 SXM wins; it is the cheapest in 97% of the draws'
+    """
+    first = wins.loc[wins.wins.idxmax()]
+    name, often = read_system(first.answer).name, f"is the cheapest in {first.wins:.0%} of the draws"
+    return f"{name} wins; it {often}" if first.wins >= LEAD else f"nobody wins for sure; {name} {often}"
+
+
+def answer(one: TokenCost, wins: pd.DataFrame | None) -> str:
+    """Return the card: the owner's cost of a token on one system, who is the cheapest, and how sure that is."""
+    counted = one.owned is not None and "server as sold" not in one.owned.parts_usd
+    return card(
+        [float(one.generated_usd_per_mtoken), *map(float, one.ends(one.FIGURE))],
+        f"what a million generated tokens of `{one.model.id}`, prompts paid, cost the owner of {one.system.name} on "
+        "public software at the promised speed",
+        unit=r"\$/Mtok",
+        mark=str(one.basis),
+        rank="In comparison",
+        rival="" if wins is None else who_wins(wins),
+        alone="no other of these systems keeps the promise at a known cost" if wins is None else "",
+        proof="Check against prices that are not ours",
+        more="**How sure?** The range in brackets holds nine draws in ten of everything that is uncertain in software "
+        f"and prices. {f'Nobody publishes what a {one.system.chip.name} costs; its price is our estimate.' * counted}"
+        f"\n\n{ledger.rests_on(one.stack.id)}",
+    )
+
+
+def movable(hours: Mapping[str, Cost]) -> list[str]:
+    """Return the systems whose hour depends on the price and the watts of a chip: those whose parts are counted."""
+    return [name for name, cost in hours.items() if np.all(cost.valid) and "HBM" in cost.parts_usd]
+
+
+def live(owned: Mapping[str, TokenCosts], hours: Mapping[str, Cost], moved: Mapping[str, Cost], under: str) -> Any:
+    """Return the chart of `cost_whatif` for owners' costs by question; a sentence where no price of a chip counts."""
+    planes = {name: whatif.plane(hours[name], cost) for name, cost in moved.items()}
+    frame = whatif.grid({name: rows(costs) for name, costs in owned.items()}, planes)
+    choices = [name for name in moved if name in set(frame.system)]
+    if not choices:
+        return Markdown("Each of these systems is sold as a server, or too slow, so that no price of a chip moves it.")
+    return whatif.what_if(
+        frame,
+        choices,
+        share=100 * float(frame[frame.system == choices[0]].public_share.iloc[0]),
+        caption="What a token costs at your price, power and software",
+        under=under,
+    )
+
+
+def tie_rows(
+    request: str, system: str, at_one: pd.DataFrame, rented: pd.DataFrame, owned: pd.DataFrame
+) -> pd.DataFrame:
+    """Return the ties of one system with its rival on public and ideal software, as numbers.
+
+    Parameters
+    ----------
+    request : str
+        What is asked, as the table calls it. [-]
+    system : str
+        The system that ties. [-]
+    at_one, rented, owned : pandas.DataFrame
+        `break_even` where both cost $1 per chip-hour, at the rival's rent, and at its cost to the owner. [-]
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        request, software, and with `_low` and `_high` rival_hours (hours of the rival that a chip-hour of the system
+        replaces), rent_usd_per_h and owner_usd_per_h of the system at a tie.
+    """
+    names = {"rival_hours": at_one, "rent_usd_per_h": rented, "owner_usd_per_h": owned}
+    entries = []
+    for software in SHOWN:
+        row: dict[str, Any] = {"request": request, "software": software}
+        for name, table in names.items():
+            one = table[(table.system == system) & (table.software == software)]
+            row |= {f"{name}{end}": _only(one[f"break_even_usd_per_chip_h{end}"]) for end in ENDS_OF}
+        entries.append(row)
+    return tidy(entries)
+
+
+def _only(values: pd.Series) -> float:
+    return float(values.iloc[0]) if len(values) else np.nan
+
+
+def ties(
+    entries: Sequence[pd.DataFrame], hours: Mapping[str, Cost], rent: rents.Rent, spec: System, other: System
+) -> Table:
+    """Return the table of several `tie_rows`, with what a chip of the system may cost its owner at the tie.
+
+    Parameters
+    ----------
+    entries : sequence of pandas.DataFrame
+        Ties of `spec` with `other`. [-]
+    hours : mapping of Cost
+        Owner's hours by system. [-]
+    rent : Rent
+        Rent of the other system. [-]
+    spec, other : System
+        The system that ties, and the one with which it does. [-]
+    """
+    import pandas as pd
+
+    table = pd.concat(entries, ignore_index=True)
+    heads = {
+        "rival_hours": "replaces [rival's hours]",
+        "rent_usd_per_h": "rent [$/h]",
+        "owner_usd_per_h": "owner's cost [$/h]",
+    }
+    shown = table[["request", "software"]].copy()
+    for name, head in heads.items():
+        ends = zip(*(table[f"{name}{end}"] for end in ENDS_OF), strict=True)
+        shown[head] = [format_within(*three) if np.isfinite(three[0]) else "-" for three in ends]
+    shown[f"its {'server' if _part(hours[spec.id]) == 'server_usd' else 'chip'} [$]"] = [
+        _price_at(hours[spec.id], usd) for usd in table.owner_usd_per_h
+    ]
+    own = format_digits(float(hours[other.id].useful_usd_per_h), 3)
+    paid = "no published rent" if rent.why else f"${format_digits(float(rent.usd_per_chip_h), 3)} rented"
+    caption = f"A chip-hour of {spec.name} ties at these prices with {other.name} ({paid}, ${own} owned)"
+    return charts.table(shown, caption=caption, download="ties")
+
+
+def _part(cost: Cost) -> str:
+    """Return whose price an owner pays: that of a chip, or of a server over its chips."""
+    return "server_usd" if "server as sold" in cost.parts_usd else "chip_usd"
+
+
+def _price_at(cost: Cost, usd_per_h: float) -> str:
+    """Return what the chip, or the server, may cost for an hour of this price; "none" where even a gift costs more."""
+    if not np.isfinite(usd_per_h):
+        return "-"
+    usd = float(cost.break_even(_part(cost), useful_usd_per_h=usd_per_h))
+    return format_digits(usd, 2) if usd > 0 else "none"
+
+
+def choices(costs: Mapping[str, TokenCosts], spec: System) -> Table:
+    """Return the table of what tokens cost on public software at several prices of an hour, and what sellers charge.
+
+    Parameters
+    ----------
+    costs : mapping of TokenCosts
+        By who pays. [-]
+    spec : System
+        Their system. [-]
+    """
+    entries, one = [], next(iter(costs.values()))
+    for who, each in costs.items():
+        line = each[spec.id, "public"]
+        row: dict[str, Any] = {"who pays": who, "usd_per_chip_h": float(line.usd_per_chip_h)}
+        for name, head in (
+            ("generated_usd_per_mtoken", "at full load [$/Mtok]"),
+            (
+                "at_load_usd_per_mtoken",
+                "at my load [$/Mtok]",
+            ),
+        ):
+            row[head] = line.in_words(name)
+        entries.append(row)
+    for seller in sellers({"": one}).to_dict("records"):
+        price = format_digits(seller["api_generated_usd_per_mtoken"], 3)
+        row = {"who pays": f"bought from {seller['seller']} ({seller['date']})", "usd_per_chip_h": np.nan}
+        entries.append(row | {"at full load [$/Mtok]": price, "at my load [$/Mtok]": price})
+    return charts.table(tidy(entries), caption=f"{one.question.model.id} on {spec.name}", download="own-prices")
+
+
+def sellers(costs: Mapping[str, TokenCosts]) -> pd.DataFrame:
+    """Return what sellers charge for tokens of the models, per million and per million generated ones with prompts."""
+    import pandas as pd
+
+    tables = [each.hosted().assign(model=each.question.model.id) for each in costs.values()]
+    every = pd.concat([one for one in tables if len(one)]) if any(map(len, tables)) else pd.DataFrame(columns=SELLERS)
+    return every.drop_duplicates(["model", "seller", "date"])[SELLERS].reset_index(drop=True)
+
+
+def seller_sources(costs: Mapping[str, TokenCosts]) -> set[str]:
+    """Return the ids of the sources of sellers' prices."""
+    return set(sellers(costs).source)
+
+
+def named(label: str) -> str:
+    """Return the reader's name of an uncertain input.
+
+    Examples
+    --------
+    >>> named("owner.life_years"), named("prefill of vllm-neuron-2026 on trainium3"), named("TDP of trainium3")
+    ('years of life', 'speed of prompts on this software', 'TDP of trainium3')
+    """
+    spec, _, field = label.partition(".")
+    if field and spec in ("prices", "owner", "power"):
+        return INPUTS.get(label, field.replace("_", " "))
+    phases = {"prefill of ": "speed of prompts", "decode of ": "speed of decode steps"}
+    entries = next((said for start, said in phases.items() if label.startswith(start)), "")
+    return f"{entries} on this software" if entries else label
+
+
+def bars_of(table: pd.DataFrame, value: float) -> pd.DataFrame:
+    """Return the inputs that move a cost most, each at its 5th and 95th percentile, as bars.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> row = {"input": "owner.life_years", "answer_low": 1.2, "answer_high": 0.9, "swing": 0.3}
+    >>> bars_of(pd.DataFrame([row]), 1.0).drop(columns="basis").values.tolist()
+    [['years of life', 1.0, 0.9, 1.2]]
+    """
+    import pandas as pd
+
+    some = table[np.isfinite(table.swing) & (table.swing > 1e-3 * value)].head(BARS)
+    ends = some[["answer_low", "answer_high"]].assign(value=value)
+    columns = {"which": some.input.map(named), ENDS[0]: value, ENDS[1]: ends.min(axis=1), ENDS[2]: ends.max(axis=1)}
+    return pd.DataFrame(columns).assign(basis="extrapolated").reset_index(drop=True)
+
+
+def tornado(table: pd.DataFrame, one: TokenCost) -> Any:
+    """Return the chart of what moves a cost most, from its tornado."""
+    some = bars_of(table, float(one.generated_usd_per_mtoken))
+    under = f"{one.model.id} at {one.promised_tokens_per_s_per_user:g} tokens/s on {one.system.name}, public, owned"
+    caption = f"Most hangs on the {some.which.iloc[0]}"
+    return charts.ranges(some, x="usd_per_mtoken", y="which", caption=caption, under=under)
+
+
+def printed_hours() -> pd.DataFrame:
+    """Return what SemiAnalysis prints of an owner's chip-hour: system, owner, money_year (of its date), usd_per_h.
+
+    Examples
+    --------
+    >>> printed_hours().iloc[0].to_dict()
+    {'system': 'hgx-h100', 'owner': 'hyperscaler', 'money_year': 2025.625, 'printed_usd_per_h': 1.3}
+    """
+    entries = []
+    for name in PRINTED:
+        for owner in ("hyperscaler", "neocloud"):
+            fact, value, _ = load.fact_in_force(read_system(name).chip.id, "owner_usd_per_h", owner)
+            year, month = map(int, priced.dated(fact).date.split("-"))
+            row = {"system": name, "owner": owner, "money_year": year + (month - 0.5) / MONTHS}
+            entries.append(row | {"printed_usd_per_h": value})
+    return tidy(entries)
+
+
+def printed_questions(printed: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Yield the arguments of `tm.tco` for each of the `printed_hours`, at prices of its month."""
+    for one in printed.itertuples():
+        then = priced.prices().moved({"money_year": one.money_year})
+        yield {"system": one.system, "owner": one.owner, "prices": then}
+
+
+def rents_table(systems: Iterable[System], mine: Inputs) -> pd.DataFrame:
+    """Return rents per chip-hour, and per hour of a PFLOP/s and a TB/s, with place, date and age of the price."""
+    return tidy(_rented(spec, mine.rent(spec)) for spec in systems)
 
 
 def _rented(spec: System, one: rents.Rent) -> dict[str, Any]:
-    row: dict[str, Any] = {"system": spec.id}
+    row: dict[str, Any] = {"system": spec.id, "pricing": one.pricing, "why": one.why}
     if one.why:
-        published = one.why.partition("; published: ")[2]
-        return row | {
-            "USD a chip-hour": "no price",
-            "rented": f"only by {published}" if published else "no price is published",
-        }
-    rates = one.rates().set_index("of")
-    eight = next((name for name in ("PFLOP/s mxfp8", "PFLOP/s fp8") if name in rates.index), "")
-    names = {"USD a chip-hour": "chip", "USD a PFLOP/s-hour, BF16": "PFLOP/s bf16", "the same in FP8": eight}
-    for title, name in (names | {"USD a TB/s-hour": "TB/s"}).items():
-        three = rates.loc[name, ["usd_per_h", "usd_per_h_low", "usd_per_h_high"]] if name in rates.index else None
-        row[title] = "no peak" if three is None else format_within(*three)
-    places = sorted(one.places)
-    where = f"{', '.join(places[:2])}{f' and {len(places) - 2} more' if len(places) > 2 else ''}"
-    return row | {
-        "rented": ", ".join(filter(None, (one.pricing, one.date, where))),
-        "age of the price [days]": "" if np.isnan(one.age_days()) else f"{one.age_days():.0f}",
-    }
+        return row
+    for of, value in one.rates().set_index("of").iterrows():
+        row |= {f"{of}{end}": value[f"usd_per_h{end}"] for end in ("", "_low", "_high")}
+    return row | {"places": ", ".join(sorted(one.places)), "date": one.date, "age_days": one.age_days()}
 
 
-def hour_parts(hours: owned.Hours, called: Mapping[str, str]) -> pd.DataFrame:
-    """Return the parts of an owner's hour of each system that has a cost: of, part, usd_per_h."""
-    some = [cost.by_part().assign(of=called[name]) for name, cost in hours.items() if bool(np.all(cost.valid))]
-    return pd.concat(some, ignore_index=True) if some else pd.DataFrame()
+def every_price() -> pd.DataFrame:
+    """Return every published price of an hour, in force or not."""
+    return rents.price_table()
 
 
-def hours_table(hours: owned.Hours, head: TokenCosts) -> pd.DataFrame:
-    """Return an owner's hour with band, capital, watts and parts of each system, and the rent for comparison."""
-    rows, rented = list[dict[str, Any]](), {one.system.id: one.rent for one in head.lines}
-    for name, cost in hours.items():
-        if not bool(np.all(cost.valid)):
-            rows.append({"system": name, "USD an hour": str(cost.reason)})
-            continue
-        row: dict[str, Any] = {
-            "system": name,
-            "USD an hour": format_within(float(cost.usd_per_h), float(cost.low), float(cost.high)),
-        }
-        for title, field in (("USD a chip", "capital_usd"), ("W all-in", "all_in_w")):
-            row[title] = cost.in_words(field)
-        price = rented[name]
-        ends = price.range("usd_per_chip_h")
-        row["rent"] = "no price" if price.why else format_within(float(price.usd_per_chip_h), *ends)
-        rows.append(row | {part: format_digits(float(getattr(cost, f"{part}_usd_per_h")), 2) for part in HOURLY})
-    return pd.DataFrame(rows).fillna("")
+def hours_table(hours: Mapping[str, Cost]) -> pd.DataFrame:
+    """Return an owner's chip-hour by system: its parts, its capital and its watts, each with its range."""
+    return tidy(_hour(name, cost) for name, cost in hours.items())
 
 
-def place(region: str) -> None:
-    """Refuse a region that no published price names."""
-    known = sorted({price.place for price in rents.prices()})
-    need(
-        not region or any(one.startswith(region) for one in known), f"region = {region!r}: no published price names it"
-    )
+def _hour(name: str, cost: Cost) -> dict[str, Any]:
+    row: dict[str, Any] = {"system": name, "owner": cost.owner.id, "reason": str(cost.reason)}
+    for figure in ("usd_per_h", "capital_usd", "all_in_w", *(f"{part}_usd_per_h" for part in cost.by_part().part)):
+        low, high = cost.ends(figure)
+        row |= {figure: getattr(cost, figure), f"{figure}_low": low, f"{figure}_high": high}
+    return row
 
 
-def answer(head: TokenCosts, system: str, table: pd.DataFrame, called: Mapping[str, str], question: str) -> str:
-    """Return the card: what a token costs on the rented system, on the first software that is fast enough.
+def bills(hours: Mapping[str, Cost]) -> pd.DataFrame:
+    """Return the bills of materials of all systems that have one, part by part."""
+    import pandas as pd
 
-    If the system has no price, the card gives the rent at which its token costs as much as on the cheapest system.
-    """
-    lines = {one.stack_kind: one for one in head.lines if one.system.id == system}
-    one = next((line for line in lines.values() if line.fast_enough), next(iter(lines.values())))
-    there = table[(table.software == one.stack_kind) & (table.model == one.model.id)]
-    there = there[there.promised_tokens_per_s_per_user == one.promised_tokens_per_s_per_user].dropna(subset=ENDS[0])
-    others = there[there.system != system].sort_values(ENDS[0], kind="stable")
-    best, name = (others.iloc[0] if len(others) else None), called[system]
-    figures = {
-        kind: [float(line.generated_usd_per_mtoken), *map(float, line.ends(line.FIGURE))]
-        for kind, line in lines.items()
-    }
-    unit, what = "USD", f"{question} on {name}, {one.stack_kind} software"
-    if one.rent.why and best is not None:
-        names = [f"break_even_usd_per_chip_h{end}" for end in ("", "_low", "_high")]
-        figures = {row["software"]: [float(row[name]) for name in names] for row in head.ties(system, best.system)}
-        unit, what = (
-            "USD a chip-hour",
-            f"rent at which {name} ties with {called[best.system]} on {one.stack_kind} software, for {question}",
-        )
-    also = "; ".join(f"{kind} {_figure(figures[kind], line)}" for kind, line in lines.items() if line is not one)
-    value, low, high = figures[one.stack_kind]
-    return card(
-        figures[one.stack_kind] if np.isfinite(value) else "no cost",
-        f"{what}{'' if np.isfinite(value) else f': {one.reason}'}; {also}. Rent: {one.price_text()}",
-        unit=unit,
-        mark=str(one.basis),
-        rival="" if best is None else f"{called[best.system]} with {_band(best)} USD",
-        rank=_rank(best, float(one.generated_usd_per_mtoken), low, high),
-        alone="" if best is not None else f"no other of these has a price and is as fast on {one.stack_kind} software",
-        proof="Check: eight figures of another model",
-        more=_unpriced(table, called)
-        + "An owner's cost follows the renter's. A band is of common draws of price and software; on "
-        f"{one.stack_kind} software {one.chance_text()}{_chosen(one)}.\n\n"
-        + ledger.rests_on(*dict.fromkeys(line.stack.id for line in lines.values() if line.stack_kind != "ideal")),
-    )
-
-
-def _chosen(one: TokenCost) -> str:
-    """Return the mapping and the option that a cost is of, in words; empty where nothing fits."""
-    return f", with {one.choice.mapping}" if one.choice else ""
-
-
-def _figure(figures: list[float], line: TokenCost) -> str:
-    value, low, high = figures
-    return format_within(value, low, high, basis=str(line.basis)) if np.isfinite(value) else line.lacking or "no tie"
-
-
-def _band(row: pd.Series) -> str:
-    """Format the cost of a row with its band and basis."""
-    value, low, high = row[ENDS]
-    return format_within(value, low, high, basis=row.basis)
-
-
-def _rank(best: pd.Series | None, value: float, low: float, high: float) -> str:
-    """Return the label of the cheapest other system: ahead or behind by more than the bands, or neither."""
-    if best is None or np.isnan(value):
-        return "Beside it"
-    if best[ENDS[2]] < low:
-        return "Ahead of it"
-    return "Next best" if best[ENDS[1]] > high else "Beside it"  # within the bands
-
-
-def _unpriced(table: pd.DataFrame, called: Mapping[str, str]) -> str:
-    names = dict.fromkeys(called[name] for name in table.system[table.usd_per_chip_h.isna()])
-    return f"**No such price is published of {', '.join(names)}**: below stands what each may cost. " if names else ""
-
-
-def bounded(line: pd.DataFrame) -> pd.DataFrame:
-    """Return tie rents with ends that can be drawn: between a tenth and ten times the middle."""
-    value = line.tie_usd_per_h
-    ends = {f"{value.name}{end}": line[f"{value.name}{end}"].clip(value / 10, value * 10) for end in ("_low", "_high")}
-    return line.assign(**ends)
-
-
-def bills(hours: owned.Hours) -> pd.DataFrame:
-    """Return the bills of materials of all systems that have one, with a description of each part."""
     return pd.concat([cost.bill().assign(system=name) for name, cost in hours.items()], ignore_index=True)
 
 
-def movable(cost: Cost) -> bool:
-    """Return whether an owner's hour depends on the price and the watts of its chip."""
-    return bool(np.all(cost.valid)) and "logic, package and margin" in cost.parts_usd
+def delays(hours: Mapping[str, Cost]) -> pd.DataFrame:
+    """Return what an earlier delivery gains per chip, and the price that a cent per chip-hour pays for, by system."""
+    return tidy(
+        {"system": name, "capital_usd": float(cost.capital_usd), "cent_per_hour_pays_usd": saving_usd(cost, 0.01)}
+        | {f"{months}_months_early_usd": delay_usd(cost, months) for months in (1, 3, 6, 12)}
+        for name, cost in hours.items()
+        if np.all(cost.valid)
+    )
 
 
-def fixed(cost: Cost, name: str) -> str:
-    """Explain why neither price nor watts of the chip change an owner's hour."""
-    why = f"an hour of it has no cost: {cost.reason}" if not np.all(cost.valid) else "it is sold as a server"
-    return f"Price and watts of a chip of {name} do not enter: {why}."
-
-
-def chip_usd(cost: Cost) -> float:
-    """Return the price of a package built up from its parts, in USD."""
-    return float(cost.parts_usd["HBM"] + cost.parts_usd["logic, package and margin"])
-
-
-def sources(systems: Iterable[System], pricing: str, region: str | None, mine: Inputs) -> set[str]:
+def sources(systems: Iterable[System], mine: Inputs) -> set[str]:
     """Return the ids of the sources of rents, prices and rates."""
-    return load.fact_sources(mine.prices, mine.owner, *(mine.rent(spec, pricing, region) for spec in systems))
+    return load.fact_sources(mine.prices, mine.owner, *map(mine.rent, systems)) - {"project"}

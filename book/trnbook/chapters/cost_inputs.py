@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound=Spec)
 REBATE = load.Quantity("rebate", "1", "Share of the price that a supplier's warrants give back; none is counted")
-RENT = "rent"  # of a chip-hour, by system
+RENTS = ("rent", "usd_per_chip_h")  # of a chip-hour, by system, as readers and as scenario files call it
 OPEN = ("chip_usd", "server_usd_per_chip")  # by chip and by system, with any key
 
 
@@ -32,21 +32,27 @@ class Inputs:
 
     prices: Prices
     owner: Owner
+    pricing: str = "capacity-block"
+    region: str | None = None
     rents: Mapping[str, Rent] = field(default_factory=dict)
     named: tuple[str, ...] = ()
 
-    def rent(self, spec: System, pricing: str, region: str | None) -> Rent:
+    def rent(self, spec: System) -> Rent:
         """Return the reader's own rent of a system, or the published one."""
-        return self.rents.get(spec.id) or rent(spec, pricing, region)
+        return self.rents.get(spec.id) or rent(spec, self.pricing, self.region)
 
 
-def parse_inputs(texts: Iterable[str], prices: Prices, owner: Owner) -> Inputs:
+def parse_inputs(
+    texts: Iterable[str], prices: Prices, owner: Owner, pricing: str = "capacity-block", region: str | None = None
+) -> Inputs:
     """Replace prices and rates, each by a text "name=value" or "name=low:value:high" in base units.
 
     Parameters
     ----------
     texts : iterable of str
         Names are those of `price_list`, "rent[trn3-nl72x2-pcie160]" and "chip_usd[trainium3]" too. [-]
+    pricing, region : str, optional
+        How and where systems without a rent of the reader's own are rented, as of `tm.rent`. [-]
 
     Raises
     ------
@@ -60,7 +66,7 @@ def parse_inputs(texts: Iterable[str], prices: Prices, owner: Owner) -> Inputs:
     >>> inputs.prices.range("retimer_usd"), inputs.rents["trn3-nl72x2-pcie160"].range("usd_per_chip_h")
     ((60.0, 60.0), (2.0, 4.0))
     """
-    inputs = Inputs(prices, owner)
+    inputs = Inputs(prices, owner, pricing, region)
     for one in texts:
         name, _, numbers = text("prices", one).partition("=")
         try:
@@ -79,7 +85,7 @@ def parse_inputs(texts: Iterable[str], prices: Prices, owner: Owner) -> Inputs:
 def _put(inputs: Inputs, name: str, value: float, ends: tuple[float, float]) -> Inputs:
     named = (*inputs.named, name)
     which, _, key = name.removesuffix("]").partition("[")
-    if which == RENT:
+    if which in RENTS:
         spec = read_system(key)
         price = own(spec, number(f"prices: {name}", value, TINY), ends)
         return replace(inputs, rents={**inputs.rents, spec.id: price}, named=named)
@@ -92,7 +98,7 @@ def _put(inputs: Inputs, name: str, value: float, ends: tuple[float, float]) -> 
     for part in ("prices", "owner"):
         if name in _numbers(getattr(inputs, part)):
             return replace(inputs, **{part: _set(getattr(inputs, part), name, value, ends)}, named=named)
-    allowed = [*_numbers(inputs.prices), *_numbers(inputs.owner), f"{RENT}[a system]", "chip_usd[a chip]"]
+    allowed = [*_numbers(inputs.prices), *_numbers(inputs.owner), f"{RENTS[0]}[a system]", "chip_usd[a chip]"]
     return refuse("prices", name, f"allowed are {', '.join(allowed)}")
 
 

@@ -1,7 +1,7 @@
 """An interactive chart of the cost per token: sliders for the chip's price and watts and the share of ideal.
 
 The page holds, for each question and system, the chip-seconds per token on ideal software, the shares of ideal that
-public and hand-tuned software reach, and an owner's hour as a line over price and watts. The rest is arithmetic in the
+public and hand-tuned software reach, and an owner's hour as a plane over price and watts. The rest is arithmetic in the
 page.
 """
 
@@ -9,59 +9,69 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnbook.charts import language
-from trnbook.charts.explorers import GREY, INK, LINE, _choose, _finished, _log, _text_mark
+from trnbook.charts.explorers import GREY, INK, LINE, _choose, _finished, _lines, _log
 from trnbook.charts.plot import ROOM
 from trnbook.charts.tables import check, rounded
 from trnbook.shared.software_kinds import ORDER
-from trnmodel.arguments import TINY, number
+from trnmodel.arguments import number
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.units import HOUR, MILLION
 
 if TYPE_CHECKING:
     import altair as alt
     import pandas as pd
+
+    from trnmodel.cost.tco import Cost
 else:
     from trnbook.charts.display import alt
 
 COLUMNS = [
     *("case", "system", "ideal_chip_s", "public_share", "hand_tuned_share"),
-    *("base_usd_per_h", "usd_per_h_per_usd", "usd_per_h_per_w", "usd_per_h"),
+    *("base_usd_per_h", "usd_per_h_per_usd", "usd_per_h_per_w", "chip_usd", "tdp_w", "usd_per_h"),
 ]
-FOOT = 130  # from the axis to the captions, below the legend. [px]
+TALL = 26  # of a system. [px]
+FOOT = "(width < 420 ? 132 : 86)"  # from the axis to the captions, below the legend, which is taller on a phone. [px]
 MTOKEN_H = MILLION / HOUR
+POINTS = {"chip_usd": [1e3, 1.1e4, 1e3], "tdp_w": [1e2, 1e2, 1.1e3]}  # of price and watts, that fix a plane
 DIGITS = "',.2~r'"
 
 
 def what_if(
-    frame: pd.DataFrame, choices: Sequence[str], *, chip_usd: float, tdp_w: float, caption: str, under: str = ""
+    frame: pd.DataFrame,
+    choices: Sequence[str],
+    *,
+    share: float,
+    caption: str,
+    under: str = "",
 ) -> alt.LayerChart:
     """Return a chart of $ per million tokens of each system by software; menus choose question and system.
 
-    Two sliders set the price and the watts of the chosen system's chip; the other systems keep theirs. A third slider
-    sets the share of ideal that its software reaches, drawn as a diamond with a rule across the other systems.
+    Two sliders set the price and the watts of the chosen system's chip as shares of its own; the other systems keep
+    theirs. A third slider sets the share of ideal that its software reaches, drawn as a diamond with a rule across the
+    other systems.
 
     Parameters
     ----------
     frame : pandas.DataFrame
         case, system, ideal_chip_s (of a generated token with its prompt), public_share and hand_tuned_share (of ideal;
-        0 where too slow), an owner's hour (usd_per_h), and the same hour as a line: base_usd_per_h, usd_per_h_per_usd,
-        usd_per_h_per_w.
+        0 where too slow), an owner's hour (usd_per_h), and the same hour as a plane over the price and the watts of its
+        chip: base_usd_per_h, usd_per_h_per_usd, usd_per_h_per_w, chip_usd, tdp_w.
     choices : sequence of str
         Systems that can be chosen. [-]
-    chip_usd, tdp_w : float
-        Initial values of the sliders. [USD, W]
+    share : float
+        Initial share of ideal. [%]
     """
     check(frame, caption, under=under, needed=COLUMNS)
     cases, names = list(dict.fromkeys(frame.case)), [name for name in choices if name in set(frame.system)]
     params = [
         _choose("question", cases, "Question"),
         _choose("own", [str(language.called(one)) for one in names], "System that moves"),
-        _slide("price", number("chip_usd", chip_usd, 0.0), 0, 50_000, 250, "Price of its chip [USD]"),
-        _slide("watts", number("tdp_w", tdp_w, TINY), 100, 2000, 25, "TDP of its chip [W]"),
-        _slide("share", 30, 1, 100, 1, "Share of ideal [%]"),
+        _slide("price", 100, 0, 400, 5, "Price of its chip [% of our estimate]"),
+        _slide("watts", 100, 20, 200, 5, "Power of its chip [% of its TDP]"),
+        _slide("share", number("share", share, 0.0), 1, 100, 0.5, "Its software, share of ideal [%]"),
     ]
     rows = frame.assign(
         at=frame.case.map(cases.index),
@@ -70,18 +80,20 @@ def what_if(
     )
     one = _costs(rows)
     place = {
-        "x": _log(alt.X, "x", "A million generated tokens [USD]", padding=ROOM),
+        "x": _log(alt.X, "x", "Owner's cost per million generated tokens [$]", padding=ROOM),
         "y": alt.Y(field="name", type="nominal", axis=None, sort=list(dict.fromkeys(rows.name))),
     }
-    return _finished(alt.layer(*_drawn(one, place), alt.layer(*_captions(one))).add_params(*params), caption, under)
+    chart = alt.layer(*_drawn(one, place), alt.layer(*_captions(one))).add_params(*params)
+    return _finished(chart, caption, under).properties(height=TALL * frame.system.nunique())
 
 
 def _costs(rows: pd.DataFrame) -> Any:
     """Return the chart's rows for the chosen question: the chosen system and the fixed ones, on ideal software."""
     values = rows[["at", "mine", "name", *COLUMNS[2:]]].map(lambda x: rounded(x) if isinstance(x, float) else x)
-    moved = "datum.base_usd_per_h + price * datum.usd_per_h_per_usd + watts * datum.usd_per_h_per_w"
+    moved = "datum.base_usd_per_h + datum.usd * datum.usd_per_h_per_usd + datum.tdp * datum.usd_per_h_per_w"
     one = alt.Chart(alt.InlineData(values=values.to_dict("records"))).transform_filter("datum.at == question")
     one = one.transform_filter("datum.mine < 0 || datum.mine == own")
+    one = one.transform_calculate(usd="price / 100 * datum.chip_usd", tdp="watts / 100 * datum.tdp_w")
     one = one.transform_calculate(hour=f"datum.mine == own ? {moved} : datum.usd_per_h")
     return one.transform_calculate(ideal=f"datum.hour * datum.ideal_chip_s * {MTOKEN_H!r}")
 
@@ -93,10 +105,10 @@ def _drawn(one: Any, place: Mapping[str, Any]) -> list[Any]:
     said = said.transform_filter("datum.of > 0").transform_calculate(
         x="datum.ideal / datum.of",
         said="replace(replace(datum.kind, '_share', ''), '_', '-')",
-        usd=f"format(datum.ideal / datum.of, {DIGITS}) + ' USD'",
+        usd=f"'$' + format(datum.ideal / datum.of, {DIGITS})",
         part="format(datum.of, '.2~p')",
     )
-    titles = {"name": "System", "said": "Software", "part": "Share of ideal", "usd": "A million generated tokens"}
+    titles = {"name": "System", "said": "Software", "part": "Share of ideal", "usd": "Per million generated tokens"}
     tip = [alt.Tooltip(field=name, type="nominal", title=title) for name, title in titles.items()]
     looks = {"domain": [*kinds, "ideal"], "range": language.colours([*kinds, "ideal"])}
     colour = alt.Color(field="said", type="nominal", title=None, scale=looks, legend=alt.Legend(orient="bottom"))
@@ -120,35 +132,71 @@ def _captions(one: Any) -> list[Any]:
     """Return the texts below the chart: the chosen system's token cost, its hour, and where it ties."""
     mine = one.transform_filter("datum.mine == own")
     kinds = [f"(datum.{name} > 0 ? format(datum.{name}, '.2~p') : 'too slow')" for name in COLUMNS[3:5]]
+    head = f"'$' + format(datum.ideal / (share / 100), {DIGITS}) + ' per million generated tokens'"
     said = [
-        f"'at ' + share + '% of ideal; an hour is ' + format(datum.hour, {DIGITS}) + ' USD'",
-        f"'public ' + {kinds[0]} + ', hand-tuned ' + {kinds[1]} + ' of ideal'",
+        f"'with a chip of $' + format(datum.usd, {DIGITS}) + ' and ' + format(datum.tdp, {DIGITS}) + ' W'",
+        "'at $' + format(datum.hour, ',.3~r') + ' per chip-hour, on ' + share + '% of ideal'",
+        f"'public reaches ' + {kinds[0]} + ', hand-tuned ' + {kinds[1]} + ' of ideal'",
     ]
-    rival = "datum.mine == own || !(datum.hand_tuned_share > 0) ? null : datum.ideal / datum.hand_tuned_share"
-    both = one.transform_calculate(tuned=rival).transform_joinaggregate(least="min(tuned)")
+    rival = "datum.mine == own || !(datum.public_share > 0) ? null : datum.ideal / datum.public_share"
+    both = one.transform_calculate(public=rival).transform_joinaggregate(least="min(public)")
     tie = "datum.ideal / datum.least"
     level = (
-        "!isValid(datum.least) ? 'no other is as fast, hand-tuned' : "
-        f"{tie} > 1 ? 'dearer than the best other, hand-tuned, at any share' : "
-        f"'level with the best other, hand-tuned, at ' + format({tie}, '.2~p')"
+        "!isValid(datum.least) ? 'no other is fast enough on public software' : "
+        f"{tie} > 1 ? 'dearer at any share than the cheapest other, public' : "
+        f"'ties with the cheapest other, public, at ' + format({tie}, '.2~p')"
     )
     texts = [
-        (mine, f"format(datum.ideal / (share / 100), {DIGITS}) + ' USD a million generated tokens'", 0, 22),
-        (mine, " + '\\n' + ".join(f"({line})" for line in said), 28, 14),
-        (both.transform_filter("datum.mine == own"), level, 28 + LINE * len(said), 14),
+        (mine, head, 0, 18),
+        (mine, " + '\\n' + ".join(f"({line})" for line in said), 24, 14),
+        (both.transform_filter("datum.mine == own"), level, 24 + LINE * len(said), 14),
     ]
-    return [_text_mark(data, text, FOOT + below, size, 0) for data, text, below, size in texts]
+    return [
+        _lines(data.transform_calculate(told=text), alt.expr(f"height + {FOOT} + {below}"), size, 0)
+        for data, text, below, size in texts
+    ]
 
 
-def grid(cases: Mapping[str, pd.DataFrame], lines: Mapping[str, tuple[float, float, float]]) -> pd.DataFrame:
-    """Return the rows of `what_if` from tables of owners' costs by question and hours as lines by system.
+class Plane(NamedTuple):
+    """An owner's hour over the price and the watts of a chip, and the values of both that are in force."""
+
+    base_usd_per_h: float
+    usd_per_h_per_usd: float
+    usd_per_h_per_w: float
+    chip_usd: float
+    tdp_w: float
+
+
+def plane(cost: Cost, moved: Cost) -> Plane:
+    """Return an owner's hour as a plane, from the cost in force and that at the three `POINTS` of price and watts.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> cost = tm.tco("trn3-nl72x2-pcie160")
+    >>> one = plane(cost, tm.tco("trn3-nl72x2-pcie160", **POINTS))
+    >>> hour = one.base_usd_per_h + one.chip_usd * one.usd_per_h_per_usd + one.tdp_w * one.usd_per_h_per_w
+    >>> abs(hour - float(cost.usd_per_h)) < 1e-9
+    True
+    """
+    here, dear, hot = (float(hour) for hour in moved.useful_usd_per_h)
+    usd, watts = POINTS["chip_usd"], POINTS["tdp_w"]
+    per_usd, per_w = (dear - here) / (usd[1] - usd[0]), (hot - here) / (watts[2] - watts[0])
+    chip_usd = float(cost.parts_usd["HBM"] + cost.parts_usd["logic, package and margin"])
+    return Plane(here - usd[0] * per_usd - watts[0] * per_w, per_usd, per_w, chip_usd, float(cost.tdp_w))
+
+
+def grid(cases: Mapping[str, pd.DataFrame], planes: Mapping[str, Plane]) -> pd.DataFrame:
+    """Return the rows of `what_if` from rows of owners' costs by question, and hours as planes by system.
+
+    The hour of a system without a plane does not move.
 
     Examples
     --------
     >>> import pandas as pd
     >>> columns = {"system": "hgx-h100", "software": ["public", "ideal"], "chip_s": [4e-4, 1e-4], "usd_per_chip_h": 2.0}
     >>> costs = pd.DataFrame(columns)
-    >>> rows = grid({"q": costs}, {"hgx-h100": (2.0, 0.0, 0.0)})
+    >>> rows = grid({"q": costs}, {})
     >>> rows[["public_share", "hand_tuned_share", "ideal_chip_s"]].iloc[0].tolist()
     [0.25, 0.0, 0.0001]
     """
@@ -159,8 +207,17 @@ def grid(cases: Mapping[str, pd.DataFrame], lines: Mapping[str, tuple[float, flo
         for name, some in table.groupby("system", sort=False):
             each = some.set_index("software").chip_s.fillna(math.inf)
             ideal, hour = float(each.get("ideal", math.inf)), float(some.usd_per_chip_h.iloc[0])
-            if not math.isfinite(ideal) or math.isnan(hour) or name not in lines:
+            if not math.isfinite(ideal) or math.isnan(hour):
                 continue
             shares = [ideal / float(each.get(kind, math.inf)) for kind in ("public", "hand-tuned")]
-            rows.append((case, read_system(str(name)).id, ideal, *shares, *lines[str(name)], hour))
+            rows.append(
+                (
+                    case,
+                    read_system(str(name)).id,
+                    ideal,
+                    *shares,
+                    *planes.get(str(name), Plane(hour, 0.0, 0.0, 0.0, 0.0)),
+                    hour,
+                )
+            )
     return pd.DataFrame(rows, columns=COLUMNS)

@@ -351,17 +351,19 @@ def test_price_watts_and_share_of_ideal_move_what_a_token_costs(open_page, site)
     """At all of ideal a token costs an owner's hour times its chip-seconds on ideal software."""
     _, chart = explorer(open_page, site, "cost", "own")
     given = {name: one.default for name, one in parameters("cost").items()}
-    request = tm.Request(given["input_tokens"], given["output_tokens"], given["tokens_per_s_per_user"][0])
+    request = tm.Request(given["input_tokens"], given["output_tokens"], given["tokens_per_s_per_user"])
     ideal = tm.token_cost(given["model"], request, given["system"])[given["system"], "ideal"].chip_s()
     sliders = {name: chart.locator(f"input[type=range][name={name}]") for name in ("price", "watts", "share")}
     sliders["share"].press("End")
     for key in ("Home", "End"):
         for name in ("price", "watts"):
             sliders[name].press(key)
-        usd, watts = (float(sliders[name].input_value()) for name in ("price", "watts"))
-        cost = tm.tco(given["system"], owner=given["owner"], chip_usd=max(usd, 1e-6), tdp_w=watts)
+        price, power = (float(sliders[name].input_value()) / 100 for name in ("price", "watts"))
+        now = tm.tco(given["system"], owner=given["owner"])
+        usd = price * float(now.parts_usd["HBM"] + now.parts_usd["logic, package and margin"])
+        cost = tm.tco(given["system"], owner=given["owner"], chip_usd=max(usd, 1e-6), tdp_w=power * float(now.tdp_w))
         wanted = float(cost.useful_usd_per_h) * ideal / 3.6e-3
         chart.page.wait_for_timeout(300)
-        (head,) = told(chart, "USD a million generated tokens")
-        assert shows(head.split()[0], wanted)
-        assert "at 100% of ideal" in told(chart, "of ideal")[0]
+        (head,) = told(chart, "per million generated tokens")
+        assert shows(head.split()[0].removeprefix("$"), wanted)
+        assert "on 100% of ideal" in told(chart, "of ideal")[0]
