@@ -26,7 +26,7 @@ MODELS = frozenset(
 )
 PHRASES = (  # that say nothing, or are somebody's private metaphor
     *("so many", "so often", "what of", "the text", "the door", "the stroke", "out of reach", "within the band"),
-    *("a token cost", "a chip cost", "a rank has", "tells", "speaks of", "feels"),
+    *("tells", "speaks of", "feels"),
     r"(?:tokens/s|tokens?|joules?|J|dollars|\$|USD|watts?|W|bytes|GB/s|TB/s|requests) an? (?:chip|user|token|rank)",
 )
 PLAIN = frozenset(  # abbreviations that every reader knows, makers, units, and names of models and parts
