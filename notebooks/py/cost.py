@@ -76,8 +76,8 @@ charts.ranges(
 )
 
 # %% [markdown]
-# Every generated token also pays for its share of the prompt. *Owned* is the cost to a company that buys the machines and keeps them busy.
-# *Rented* is a published price per hour; a system without such a bar has none.
+# Every generated token also pays for its share of the prompt. *Owned* is the cost to a company that buys machines and keeps them busy.
+# *Rented* is a published price per hour with the seller's margin. A system without such a bar has none.
 #
 # ## Move the prices yourself
 #
@@ -94,7 +94,7 @@ tables.live(owned, hours, moved, under=f"{input_tokens:,} tokens in and {output_
 # ## The running case
 #
 # A comparison goes wrong if it sets a slow answer against a fast one, leaves out prompts, or sets tuned software against untuned. So the
-# book follows one request with one promise through all chapters. This chapter explains the last line.
+# book follows one request with a promise to each user. This chapter explains the last line.
 
 # %%
 case.table("cost")
@@ -143,7 +143,7 @@ flows.where_a_dollar_goes(hour)
 # adds cooling and conversion, times the price $e$. Operations take a share $k$ of the capital per year. **By hand**, a chip of Trainium3
 # NL72x2 whose owner pays 8 % interest per year over 66 months:
 #
-# $$ \underbrace{\frac{0.0188 \times 23{,}877}{730.5}}_{0.61} + \underbrace{c_\text{site}}_{0.25} + \underbrace{0.948 \times 1.25 \times
+# $$ \underbrace{\frac{0.0188 \times 23{,}877}{730.5}}_{0.61} + \underbrace{c_\text{site}}_{0.25} + \underbrace{0.948\,\text{kW} \times 1.25 \times
 # 0.0826}_{0.10} + \underbrace{\frac{0.02955 \times 23{,}877}{8{,}766}}_{0.08} = 1.05\ \text{dollars} $$
 
 # %% tags=["hide-input"]
@@ -247,9 +247,9 @@ tables.tornado(swings, costs[spec.id, "public"])
 #
 # ```{admonition} Answer
 # :class: dropdown
-# For this request a chip-hour replaces 0.12 hours of B200 on public software, and 0.33 on ideal software.
-# In a terminal, `trnmodel compare llama-3.1-8b trn3-nl72x2-pcie160 hgx-b200 --speed 100 --in 4096 --out 512` says so too. They tie at
-# $0.12 \times 5 = 0.6$ dollars, or at 1.6 dollars if both run ideal software.
+# For this request a chip-hour replaces 0.12 hours of B200 on public software, and 0.33 on ideal software. They tie at
+# $0.12 \times 5 = 0.6$ dollars, or at 1.6 dollars if both run ideal software. In a terminal,
+# `trnmodel compare llama-3.1-8b trn3-nl72x2-pcie160 hgx-b200 --speed 100 --in 4096 --out 512` prints such ties for any request.
 # ```
 #
 # **2.** A chip costs 2 dollars per hour. It makes 85 tokens/s. What do a million tokens cost?

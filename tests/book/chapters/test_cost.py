@@ -83,7 +83,7 @@ def test_bars_stand_in_the_order_of_their_owners_cost(owned, rented):
 
 def test_a_speed_that_nobody_reaches_is_refused_and_ties_with_nobody(slow, owned, hours):
     with pytest.raises(ImpossibleError, match=f"{MODEL} on system = '{GPU}', public software: "):
-        tables.has_rivals(slow, GPU)
+        tables.has_rivals(slow.priced(hours), GPU)
     assert tables.has_rivals(owned, GPU)
     assert list(tables.rankings({"q": slow}, {"q": slow})) == []
     tied = tables.tie_rows("q", TRN2, *[slow.break_even(GPU)] * 3)
