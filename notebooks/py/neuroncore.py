@@ -147,8 +147,9 @@ for name in ("trainium2", "trainium3"):
 charts.table(tables.kernels(work), caption="The engine with the most work sets the time", download="work")
 
 # %% [markdown]
-# By default this is a product of Llama-3.3-70B on one of four ranks, for a whole prompt. With **all cores at work**, two sources measured on Trainium2, a core reaches
-# 67 to 82 % of what it reaches alone. No source says why; a limit of power would explain it.
+# By default the product of this page is one of Llama-3.3-70B, for a prompt on one of four ranks. A kernel with a single buffer waits for a signal at
+# every instruction. A framework adds a launch from the host, and copies that nothing hides. With **all cores at work**, two sources measured on
+# Trainium2, a core reaches 67 to 82 % of what it reaches alone. No source says why; a limit of power would explain it.
 #
 # **How much must the SBUF hold?** A block of $b_m$ rows and $b_n$ columns of the output stays in it while the sum over $K$ runs. Each left
 # operand is read once per column of blocks, and each right one once per row of blocks. With $w$ bytes per value the traffic and the intensity are
@@ -224,8 +225,8 @@ charts.scatter(
 # %% [markdown]
 # ```{admonition} Takeaway
 # :class: tip
-# Cut a product into instructions of $128 \times 128 \times 512$ and count them. Each takes 512 cycles and a dozen more, however full its tile is. That
-# is a tuned product. Everything else asks whether another engine has more work, and whether the software lets the engines overlap.
+# Cut a product into instructions of $128 \times 128 \times 512$ and count them. A full one takes 512 cycles and a dozen more, and the smallest
+# rest takes 64. That is a tuned product. Everything else asks whether another engine has more work, and whether the software lets the engines overlap.
 # ```
 
 # %% [markdown]

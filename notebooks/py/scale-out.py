@@ -49,7 +49,7 @@ for layers, port in ((3, 100), (3, 400), (2, 100), (2, 400)):
     reach[f"{layers} layers, {port}G ports"] = net.endpoints
 charts.lines(
     tables.curves(reach),
-    x="switch_Tb_per_s",
+    x="switch_bits_per_s",
     y="endpoints",
     color="line",
     highlight=["3 layers, 100G ports"],
@@ -76,8 +76,8 @@ case.table("scale-out")
 # does it join, and which traffic can it carry?
 #
 # To join more chips than one switch has ports, switches are stacked in layers. Each switch gives half of its ports to the layer below and half to
-# the layer above, so that no layer is narrower than the one below it. Such a network is called a *Clos network*. AWS builds it twice, as two
-# *planes*, and splits each NIC over both.
+# the layer above, so that no layer is narrower than the one below it. Such a network is called a *Clos network*, and its layers *top of rack*,
+# *leaf* and *spine*. AWS builds it twice, as two *planes*, and splits each NIC over both.
 
 # %% tags=["hide-input"]
 drawings.layers_of_network(spec)
@@ -90,13 +90,13 @@ drawings.layers_of_network(spec)
 #
 # $$ r = \Bigl\lfloor\frac{S}{p}\Bigr\rfloor , \qquad E_L = 2\,\Bigl(\frac{r}{2}\Bigr)^{L} , \qquad X_L = (2L - 1)\,\Bigl(\frac{r}{2}\Bigr)^{L-1} . $$
 #
-# An endpoint is one port of a NIC. Half as fast a port means twice the radix, and $2^L$ times the endpoints. Cut the network into two halves,
-# and the *bisection* $B$ can pass between them. If a top of rack has $d$ ports down and $u$ up, it is *oversubscribed* by $o$:
+# An endpoint is one port of a NIC. Half as fast a port means twice the radix, and $2^L$ times the endpoints. The bandwidth between two
+# halves of the network is its *bisection* $B$. If a top of rack has $d$ ports down and $u$ up, it is *oversubscribed* by $o$:
 #
 # $$ B = \frac{E_L\,p}{2} , \qquad o = \frac{d}{u} . $$
 #
 # **By hand.** The smallest switch has $12{,}800 / 100 = 128$ ports. Three layers end at $2 \times 64^3 = 524{,}288$ ports, on $5 \times 64^2 = 20{,}480$
-# switches. A chip of NL72x2 has one port in each of two planes, so these many chips take twice the switches. With ports of 400 Gb/s three layers
+# switches. A chip of NL72x2 has one port in each of two planes, so as many chips take twice the switches. With ports of 400 Gb/s three layers
 # would end at $2 \times 16^3 = 8{,}192$.
 
 # %%
@@ -110,7 +110,7 @@ assert (one.endpoints, one.switches, coarse.endpoints) == (2 * 64**3, 5 * 64**2,
 charts.table(pd.DataFrame(rows), caption=f"Networks for {cluster_chips:,} chips", download="networks")
 
 # %% [markdown]
-# Above the top of rack every link is optical, so each layer adds optical modules per chip. A dash marks what is too small.
+# Above the top of rack every link is optical, so each layer adds optical modules. A dash marks what cannot be built.
 #
 # ## Which traffic can leave the domain?
 #
@@ -175,9 +175,9 @@ assert abs((most_s - two_s) / (2 * (1 / 2 - 1 / 64) * 1e9 / (16 * 25e9)) - 1) < 
 charts.table(tables.by_domains(over), caption="All-reduce of 1 GB, links alone", download="all-reduce")
 
 # %% [markdown]
-# In the first row all levels of a domain send at once. In the others they take turns, so $t_\text{inside}$ is longer and always the same.
+# In the first row all levels send at once. In the others they take turns, so $t_\text{inside}$ is longer and always the same.
 #
-# **What does training expose?** In *data parallel* training each domain reads other sequences, and then all of them add up their gradients. Per parameter it does 6 FLOP per
+# **What does training expose?** In *data parallel* training each domain reads other sequences, and then all of them add up their gradients. Per parameter a domain does 6 FLOP per
 # token and sends 6 bytes per step: four of the gradient, and two of the new weight. If the software reaches the share $\eta$ of the peak, both
 # take equally long at $T^*$ tokens per domain and step. What takes longer than the work it hides behind is *exposed*:
 #
@@ -196,7 +196,7 @@ Markdown(tables.exposed(few, step))
 # ## What leaves the case: a cache
 #
 # If prefill and decode run on separate chips, the cache of each prompt crosses the network. With $c$ bytes per token and $N_a$ active parameters, the
-# ratio of sending to prefill depends neither on the length of the prompt nor on the number of chips:
+# ratio of sending to prefill depends neither on the prompt's length nor on the chips:
 #
 # $$ \frac{t_\text{send}}{t_\text{prefill}} \approx \frac{c}{2\,N_a}\,\frac{\eta\,P_0}{b} . $$
 #
@@ -236,7 +236,7 @@ charts.scatter(
 
 # %% [markdown]
 # A smaller message takes the launch of the call, which is our fit to such calls. A large one first passes the memory of each chip and then the
-# network. We found that order in these rows, so the test is not blind. **Printed sizes:** all that SemiAnalysis prints agree.
+# network. We found that order in these rows, so the test is not blind. **Printed sizes:** all that SemiAnalysis prints agree with ours.
 #
 # ## What moves the answer, and what is left out
 #

@@ -48,8 +48,8 @@ def answer(system: System, chips: float) -> str:
         rival=f"each of them sends {out} on this network, and {up} inside its own domain",
         rank="In comparison",
         proof="Check: numbers that are not ours",
-        more="**How sure?** The count is arithmetic on ports, and SemiAnalysis prints the same. Measured transfers "
-        f"reach {shares.min():.0%} to {shares.max():.0%} of the printed rate.",
+        more="**How sure?** The count is arithmetic on ports, by a formula that gives every size SemiAnalysis prints. "
+        f"Measured transfers of Trainium2 reach {shares.min():.0%} to {shares.max():.0%} of the printed rate.",
     )
 
 
@@ -73,11 +73,12 @@ def curves(endpoints: Mapping[str, NDArray]) -> pd.DataFrame:
 
     Examples
     --------
-    >>> curves({"a": SWITCHES}).switch_Tb_per_s.tolist()
+    >>> (curves({"a": SWITCHES}).switch_bits_per_s / 1e12).tolist()
     [12.8, 25.6, 51.2, 102.4]
     """
-    capacity = SWITCHES / 1e12
-    lines = [pd.DataFrame({"switch_Tb_per_s": capacity, "line": name, "endpoints": e}) for name, e in endpoints.items()]
+    lines = [
+        pd.DataFrame({"switch_bits_per_s": SWITCHES, "line": name, "endpoints": e}) for name, e in endpoints.items()
+    ]
     return pd.concat(lines, ignore_index=True)
 
 
