@@ -47,10 +47,10 @@ NAMED = {
     "rack": [f"{AWS}/pcb_switches_per_tray/project", f"{AWS}/switches_per_plane/project"],
     "scale-out": [],
     "serving": ["vllm-neuron-2026"],
-    "software": [*WAITS, "vllm-neuron-2026", "hand-tuned-neuron"],
+    "software": [],
     "switch-tray": WAITS,
     "torus-or-switch": [f"{TORUS}:instance/project", f"{TORUS}:ultraserver/project"],
-    "training": ["optimum-neuron-training", "hand-tuned-neuron-training", "megatron-core-b200"],
+    "training": ["optimum-neuron-training"],
     "which-system": ["vllm-neuron-2026"],
 }
 # Estimates of a chapter's chips and systems that its headline does not read: power, host, storage, banks and FP8
@@ -80,7 +80,7 @@ UNREAD = {
     "rack": f"{LATENCY} {LINKS}",
     "scale-out": f"{LATENCY} {LINKS}",
     "serving": LINKS,
-    "software": f"{LINKS} scaleup_bytes_per_s_per_dir[ultraserver]",
+    "software": f"{LATENCY} {LINKS} scaleup_bytes_per_s_per_dir[ultraserver]",
     "switch-tray": LINKS,
     "torus-or-switch": f"{LATENCY} {LINKS}",
     "training": f"{LATENCY} {LINKS}",

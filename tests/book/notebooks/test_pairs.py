@@ -38,6 +38,7 @@ OTHER = {
         "experts_tokens_per_s_per_user": 40.0,
     },
     "chip-roofline": {"chip": "trainium2", "comparators": ["a100"], "intensity_flop_per_byte": 40.0},
+    "contradictions": {"entity": "trainium2", "quantity": "tdp_w"},
     "cost": {
         "model": "llama-3.1-8b",
         "experts_model": "qwen3-30b-a3b",
@@ -95,11 +96,7 @@ OTHER = {
         "tokens": 1e11,
         "seq": 4096,
         "global_batch": 512,
-        "experts_model": "llama-3.1-8b",
-        "experts_tokens": 1e12,
-        "experts_seq": 2048,
-        "experts_global_batch": 1024,
-        "system": "trn2.48xlarge",
+        "system": "trn2-ultraserver",
         "systems": ["hgx-h200", "trn1.32xlarge"],
         "chips": 256,
         "owner": "neocloud",
@@ -126,15 +123,13 @@ OTHER = {
     },
     "software": {
         "system": "trn2-ultraserver",
-        "larger_system": "trn3-nl72x2-aws-lanes",
-        "torus_system": "trn2.48xlarge",
         "rivals": ["hgx-h100"],
         "experts_model": "qwen3-30b-a3b",
+        "experts_tokens_per_s_per_user": 200.0,
         "model": "llama-3.1-8b",
-        "grown_from": "kimi-k2-instruct",
+        "tokens_per_s_per_user": 1e5,
         "input_tokens": 512,
         "output_tokens": 256,
-        "tokens_per_s_per_user": [5.0, 200.0, 1e5],
     },
     "model-needs": {
         "model": "llama-3.1-8b",
@@ -159,6 +154,13 @@ OTHER = {
         "context": 4096,
     },
     "rack": {"system": "trn3-nl32x2-torus", "compared_system": "inf2.48xlarge"},
+    "how-sure": {
+        "models": ["llama-3.1-8b"],
+        "tokens_per_s_per_user": [30.0],
+        "systems": ["trn1.32xlarge", "hgx-h100"],
+        "input_tokens": 1024,
+        "output_tokens": 256,
+    },
     "memory": {
         "chip": "trainium2",
         "model": "llama-3.1-70b",
@@ -182,6 +184,7 @@ VALUES = {
     "software": {"input_tokens": [512, 65_536], "model": ["llama-3.1-8b", OWN], "experts_model": [OWN]},
     "beside-gpus": {"model": ["llama-3.1-8b", OWN], "system": ["trn2.48xlarge", "trn3-nl32x2-torus"]},
     "chip-roofline": {"chip": CHIPS, "intensity_flop_per_byte": [1.0, 1e5], "comparators": [["h200"], ["mi355x"]]},
+    "contradictions": {"entity": ["trainium3", "aws-air"], "quantity": ["hbm_bytes_per_s", "annual_pue"]},
     "cost": {
         "model": ["llama-3.1-8b", OWN],
         "experts_model": [OWN],
@@ -212,6 +215,12 @@ VALUES = {
         "models": [[OWN], ["llama-3.1-405b", OWN]],
         "tokens_per_s_per_user": [[1e6], [20.0], [20.0, 1.0]],
         "input_tokens": [100_000],
+    },
+    "how-sure": {
+        "models": [["llama-3.1-8b"], [OWN]],
+        "tokens_per_s_per_user": [[20.0], [1e4]],
+        "systems": [["trn1.32xlarge"], ["hgx-h100", "trn3-nl72x2-pcie160"]],
+        "input_tokens": [128, 65_536],
     },
     "memory": {"chip": CHIPS, "model": FAMILIES, "precision": ["bf16", "fp8"], "row_bytes": [2.0, 65536.0]},
     "memory-fit": {

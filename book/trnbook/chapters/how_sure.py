@@ -1,0 +1,207 @@
+"""Tables of how sure an answer is: bands of plans, measured rows near them, and the errors of served models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import pandas as pd
+
+from trnbook.chapters import accuracy, common
+from trnmodel.catalog.systems import system
+from trnmodel.evidence.score import counted
+from trnmodel.evidence.tables import LEFT_OUT, SOURCE
+from trnmodel.models.transformer import model
+from trnmodel.search.choice import Choice
+
+_FIGURE = "tokens_per_s_per_chip"
+MEANS = {
+    "measured": "a measured run lies at this point, and inside the band",
+    "interpolated": "one measured run lies within a factor of two in batch, length, cores and size of the model",
+    "extrapolated": "no measured run is so near, or it was another chip or other software",
+}
+_SERVED = ("time per output token under load", "first token in a queue", "throughput", "whole request")
+
+
+def answer(best: Choice, ideal: Choice) -> str:
+    """Return the card that opens the chapter: a plan's throughput with its band, and the same without losses."""
+    lossless = f"{ideal.tokens_per_s_per_chip:,.0f} tokens/s per chip on software that loses nothing"
+    return common.card(
+        (best.tokens_per_s_per_chip, float(best.low), float(best.high)),
+        f"throughput per chip of {best.place} that serves `{best.question.model.id}` on public software",
+        unit="tokens/s",
+        mark=str(best.basis),
+        rank="In comparison",
+        rival=f"{lossless}, which no software beats",
+        proof="Check: served models that the model had not seen",
+        more=f"**How sure?** {_band(best)} The promise to the users is kept in {best.chance:.0%} of the draws of what "
+        "is uncertain.",
+    )
+
+
+def _band(best: Choice) -> str:
+    """Return how wide a band is, in words."""
+    times = float(best.high / best.low)
+    return f"The ends of the band differ by a factor of {times:,.{1 if times < 10 else 0}f}."
+
+
+def bands(
+    public: Mapping[tuple[str, str], Choice | None], ideal: Mapping[tuple[str, str], Choice | None]
+) -> pd.DataFrame:
+    """Return the throughput of plans with their bands on public software, and without losses, one row each.
+
+    Parameters
+    ----------
+    public, ideal : mapping
+        The best choices on public and on ideal software by model and system; None where no promise can be kept. [-]
+    """
+    rows = []
+    for kind, plans in {"public software": public, "no loss at all": ideal}.items():
+        for (name, where), best in plans.items():
+            if best is not None and best.valid:
+                value, low, high = (float(x) for x in (best.tokens_per_s_per_chip, best.low, best.high))
+                ends = {_FIGURE: value, f"{_FIGURE}_low": low, f"{_FIGURE}_high": high}
+                rows.append({"group": f"{name}, {where}", "software": kind} | ends)
+    return pd.DataFrame(rows)
+
+
+def bases() -> pd.DataFrame:
+    """Return what each basis means, and the errors and bands of predictions that rested on it.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        rests on, what it means; with an unseen model on a page that is otherwise seen and with an unseen page: the
+        configurations, their median error, and the share inside the band. [-]
+    """
+    every = pd.read_csv(accuracy.COVERAGE)
+    table = pd.DataFrame({"rests on": list(MEANS), "what it means": list(MEANS.values())})
+    names = {"cases": "runs", "median_error": "median_error", "inside": "share_inside"}
+    for split, unseen in ((LEFT_OUT, "model_unseen"), (SOURCE, "page_unseen")):
+        held = every[every.split.eq(split) & every.of.eq("basis")].set_index("name").loc[list(MEANS)]
+        for name, title in names.items():
+            table[f"{unseen}_{title}"] = held[name].to_numpy()
+    return table
+
+
+def nearest(rows: pd.DataFrame, plans: Iterable[Choice | None]) -> pd.DataFrame:
+    """Return how many measured configurations are near the plans of each model and chip.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        What `tm.validation()` returns. [-]
+    plans : iterable of Choice or None
+        The best choices. [-]
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        case, rests on, configurations of steps and prompts: on the chip; of these with the kind of model; of these with
+        the software; and what is furthest away. [-]
+    """
+    votes = counted(rows[rows.use == "model"])
+    votes = votes.assign(kind=votes.model.map(lambda name: model(name).kind if name else ""))
+    table, seen = [], set[tuple[str, str]]()
+    for best in plans:
+        if best is None or (key := (best.question.model.id, best.system.chip.id)) in seen:
+            continue
+        seen.add(key)
+        of = best.question.model
+        chip = votes[votes.chip == best.system.chip.id]
+        kind = chip[chip.kind == of.kind]
+        own = kind[kind["stack"].replace("", best.system.chip.default_stack) == best.stack.rows_of]
+        table.append(
+            {
+                "case": f"{of.id}, {best.system.chip.name}",
+                "rests on": str(best.step.basis),
+                "runs on the chip": len(chip),
+                "of this kind of model": len(kind),
+                "of this software too": len(own),
+                "what is missing": _missing(str(best.step.basis_reason)),
+            }
+        )
+    return pd.DataFrame(table)
+
+
+def _missing(reason: str) -> str:
+    """Return the reasons of a basis in the words of a table.
+
+    Examples
+    --------
+    >>> _missing("batch: 4.0 times the nearest row's 1; chip: x was fitted on y")
+    "batch 4.0 times the nearest row's 1; x was fitted on y"
+    """
+    parts = [part.removeprefix("chip: ").removeprefix("stack: ") for part in reason.split("; ")]
+    return "; ".join(part.replace(": ", " ", 1) for part in parts)
+
+
+def ratios(plans: Mapping[tuple[str, str], Choice | None]) -> pd.DataFrame:
+    """Return the throughput of each system over that of the one before it, draw by draw.
+
+    The draws are common: in each of them the same software is better or worse on all systems.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        group (the pair), model, ratio (median of the draws in which both keep the promise) with its ends, the 5th and
+        the 95th percentile. [-]
+    """
+    drawn = {key: np.asarray(best.drawn[_FIGURE]) for key, best in plans.items() if best is not None and best.valid}
+    models = dict.fromkeys(name for name, _ in drawn)
+    rows = []
+    for name in models:
+        places = [where for of, where in drawn if of == name]
+        for one, other in zip(places[1:], places, strict=False):
+            low, middle, high = np.nanpercentile(drawn[name, one] / drawn[name, other], [5, 50, 95])
+            ends = {"ratio": middle, "ratio_low": low, "ratio_high": high}
+            rows.append({"group": f"{_short(one)} over {_short(other)}", "model": name} | ends)
+    return pd.DataFrame(rows, columns=["group", "model", "ratio", "ratio_low", "ratio_high"])
+
+
+def _short(where: str) -> str:
+    """Return the name of a system as a narrow axis has it.
+
+    Examples
+    --------
+    >>> _short("trn3-nl72x2-pcie160"), _short("trn2.48xlarge")
+    ('NL72x2', 'trn2.48xlarge')
+    """
+    return system(where).name.removeprefix("Trainium3 ").removesuffix(" Switched")
+
+
+def served() -> pd.DataFrame:
+    """Return the errors of served models with their page left out: the median, up to the 90th percentile."""
+    errors = accuracy.by_chip(accuracy.left_out())
+    errors = errors[(errors.chip == accuracy.ANY) & errors.question.isin(_SERVED)]
+    ends = {"median_error_low": errors.median_error, "median_error_high": errors.p90_error}
+    return errors.assign(**ends, group=errors.question + ", " + errors.configurations.astype(str) + " runs")
+
+
+def chips_for(tokens_per_s: float, plans: Iterable[Choice | None]) -> pd.DataFrame:
+    """Return the chips that make a throughput, in the middle and at both ends of the band.
+
+    Parameters
+    ----------
+    tokens_per_s : float
+        Tokens that all users together receive. [1/s]
+    plans : iterable of Choice or None
+        The best choices. [-]
+    """
+    rows = []
+    for best in plans:
+        if best is not None and best.valid:
+            ends = np.array([best.high, best.tokens_per_s_per_chip, best.low], dtype=float)
+            needed = np.ceil(tokens_per_s / ends).astype(int).tolist()
+            names = ("high end", "middle", "low end")
+            chips = {f"chips at the {name}": n for name, n in zip(names, needed, strict=True)}
+            row = {"case": f"{best.question.model.id}, {best.place}"} | chips
+            rows.append(row | {"promise kept in": f"{best.chance:.0%} of the draws"})
+    return pd.DataFrame(rows)
+
+
+def pages(rows: pd.DataFrame, plans: Iterable[Choice | None]) -> pd.DataFrame:
+    """Return the pages of measurements on the chips of the plans, with their configurations."""
+    chips = {best.system.chip.id for best in plans if best is not None}
+    used = counted(rows[rows.chip.isin(chips) & rows.use.eq("model")]).groupby("source").size()
+    return used.sort_values(ascending=False, kind="stable").rename("configurations").reset_index()

@@ -1,0 +1,207 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+#   trnmodel:
+#     order: 4
+#     part: Decide
+# ---
+
+# %% [markdown]
+# # How sure can you be?
+
+# %% tags=["parameters"]
+models: list[str] = ["llama-3.3-70b", "deepseek-v3"]
+tokens_per_s_per_user: list[float] = [50.0, 20.0]
+systems: list[str] = ["trn2.48xlarge", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160"]
+input_tokens: int = 4096
+output_tokens: int = 512
+
+# %% tags=["hide-input"]
+from IPython.display import Markdown
+
+import trnmodel as tm
+from trnbook import charts
+from trnbook.chapters import guard
+from trnbook.chapters import how_sure as tables
+from trnbook.shared import case
+
+known = [tm.model(name) for name in models]
+guard.some(models=models, systems=systems), guard.generates(models=known)
+guard.need(len(models) == len(tokens_per_s_per_user), "tokens_per_s_per_user must have one speed for each of models")
+guard.within(1, 1e6, input_tokens=input_tokens, output_tokens=output_tokens)
+[guard.spans(input_tokens + output_tokens, models=m) for m in known]
+guard.within(1e-3, 1e6, tokens_per_s_per_user=tokens_per_s_per_user)
+questions = {
+    (m.id, where): (m, tm.Request(input_tokens, output_tokens, tokens_per_s_per_user=speed), where)
+    for m, speed in zip(known, tokens_per_s_per_user, strict=True)
+    for where in systems
+}
+
+# %% tags=["hide-input"]
+m, request, where = next(iter(questions.values()))
+one, ideal = (tm.plan(m, request, systems=where, efficiencies=kind).best for kind in (None, "ideal"))
+guard.possible(one is not None and one.valid, f"{m.id} on {where} does not keep this promise")
+Markdown(tables.answer(one, ideal))
+
+# %%
+best = {key: tm.plan(m, ask, systems=where).best for key, (m, ask, where) in questions.items()}
+lossless = {
+    key: tm.plan(m, ask, systems=where, efficiencies="ideal").best for key, (m, ask, where) in questions.items()
+}
+charts.ranges(
+    tables.bands(best, lossless),
+    x="tokens_per_s_per_chip",
+    y="group",
+    color="software",
+    log_x=True,
+    caption="The band of public software is wide on every system",
+    under="throughput per chip of whole requests; the bar spans nine draws of ten",
+)
+
+# %% [markdown]
+# ## The running case
+#
+# Every figure below has such a band, which its own chapter shows. The figures are the middles.
+
+# %%
+case.table("how-sure")
+
+# %% [markdown]
+# ## What a band means, and what it rests on
+#
+# A band is a promise about many answers: of ten such bands, nine should hold what a careful measurement finds. With $p$ predicted, and
+# half-widths $w$ on a scale of factors, it reaches
+#
+# $$ \text{from} \quad p\, e^{-w_\text{below}} \quad \text{to} \quad p\, e^{+w_\text{above}} . $$
+#
+# **By hand.** A half-width of 0.7 is a factor of two, since $e^{0.7} = 2.0$. Around 100 tokens/s that reaches from $50$ to $200$.
+#
+# The width has two sources: how wrong we were on the measured runs nearby, and what nobody knows of the software. One word beside each
+# band says how near the nearest run is. *Ideal* is the fourth word. It is arithmetic on data sheets, and a bound that no software beats.
+
+# %% tags=["hide-input"]
+charts.table(tables.bases(), caption="How far predictions were off, by what they rested on", download="bases")
+
+# %% [markdown]
+# A band is judged on runs that its constants have not seen. *Model unseen* leaves out all runs of a model, and *page unseen* all runs of a
+# page, with what its text says. The second test is harder, and your machine is a page that we have not seen.
+#
+# ## How near is the nearest measurement?
+#
+# Ask the measurements themselves. Only runs of the same chip, the same kind of model and the same software say much about a plan.
+
+# %%
+rows = tm.validation()  # every published measurement beside its prediction
+near = tables.nearest(rows, best.values())
+charts.table(near, caption="Measured steps and prompts near each plan", download="nearest")
+
+# %% [markdown]
+# Where the last count is zero, the software was measured on another chip, and its constants are carried over. That is so for every
+# answer on Trainium3.
+#
+# **Do not take a shorter bar for more certainty.** On Trainium2 some measured prompts took many times as long as predicted, and the low end of
+# the first chart holds such surprises. On Trainium3 there was no run in which to find one.
+#
+# ## Can you compare two systems?
+#
+# Better than you can know either of them, if they share what is uncertain. Two racks with the same chip and the same software are wrong in the
+# same way, so that the error cancels in their ratio. Two generations of chips are not.
+
+# %%
+draws = {key: tm.plan(m, ask, systems=where).best for key, (m, ask, where) in questions.items()}
+pairs = tables.ratios(draws)
+said = {"caption": "What two systems share cancels in their ratio"}
+said |= {"under": "throughput per chip of one over the other, draw by draw; the bar spans nine of ten"}
+none = Markdown("Fewer than two of these systems keep the promise, so there is no pair.")
+charts.ranges(pairs, x="ratio", y="group", color="model", log_x=True, **said) if len(pairs) else none
+
+# %% [markdown]
+# ## Check: served models that the model had not seen
+#
+# A buyer serves users, so the errors of servers count, and not those of single steps. These are all runs that we found of servers and of whole
+# batches, each predicted without its page.
+
+# %% tags=["hide-input"]
+charts.ranges(
+    tables.served(),
+    x="median_error",
+    y="group",
+    caption="The middle is fair, and the tail is long",
+    under="point: median error; the bar ends where nine of ten runs lie",
+)
+
+# %% [markdown]
+# [How wrong are we?](accuracy.ipynb) has every kind of question, by chip, and a call that judges your own measurements.
+#
+# ## What does it mean for a purchase?
+#
+# Let $T$ be the tokens per second that all users need, and $t$ the throughput per chip. You need $n = T / t$ chips, and $t$ has a band.
+# Ask for your own $T$:
+
+# %%
+wanted = 10_000.0  # tokens/s for all users together
+asked = [tm.plan(m, ask, systems=where).best for m, ask, where in questions.values()]
+said = f"Chips for {wanted:,.0f} tokens/s"
+charts.table(tables.chips_for(wanted, asked), caption=said, download="chips")
+
+# %% [markdown]
+# A rule of thumb follows from the table.
+#
+# 1. **Budget with the middle, and sign for what the high end needs.** The rest is an option to be drawn later.
+# 2. **Measure before you sign for more.** One instance for a week, with your model, your prompts and your software, replaces the whole band by a
+#    measurement. Nothing else that a buyer can do is as cheap.
+# 3. **Do not pay for a difference that is smaller than the bands,** unless both systems share chip and software.
+# 4. **Distrust an answer above the ideal one.** Somebody has counted other tokens.
+#
+# ## What is left out
+#
+# The bands hold what is uncertain of the software, of disputed data and of the fit. They do not hold a change of prices, a delivery that comes
+# late, or a release that is faster. Bands of costs and watts have uncertain prices and activities besides; their chapters say which.
+
+# %% [markdown]
+# ```{admonition} Takeaway
+# :class: tip
+# Read the word beside the band before the number. On Trainium2 software was measured, on Trainium3 it was carried over. In both cases a week on one
+# instance is better evidence than any model.
+# ```
+
+# %% [markdown]
+# ## Problems
+#
+# **1.** A plan makes 100 tokens/s per chip, with a band from $40$ to $150$. You need 6,000 tokens/s. How many chips do you budget for, and
+# how many may you need?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# In the middle, $6000/100 = 60$ chips. At the low end, $6000/40 = 150$ chips. At the high end, $6000/150 = 40$ chips would do.
+# ```
+#
+# **2.** Two systems have bands of a factor of four each, and the same chip and software. Their ratio lies between 0.75 and 0.85. Which one
+# do you take?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# The second one, if a chip-hour costs the same on both. The first makes at most 85 percent as much, however fast both turn out to be.
+# ```
+#
+# **3.** Of 200 bands that should hold nine times in ten, 170 hold. Is the claim refuted?
+#
+# ```{admonition} Answer
+# :class: dropdown
+# Thirty fail where twenty should, with a standard deviation of $\sqrt{200 \times 0.9 \times 0.1} = 4.2$ if the runs are independent. That is 2.4
+# deviations. But runs of one page are not independent, so count pages before you judge.
+# ```
+
+# %% [markdown]
+# ## Evidence and sources
+#
+# The errors behind these bands stand in [How wrong are we?](accuracy.ipynb), and data on which sources disagree in
+# [Where do the sources disagree, and what did we decide?](contradictions.ipynb)
+
+# %% tags=["hide-input"]
+charts.table(
+    tables.pages(rows, best.values()), caption="Pages measured on these chips", download="pages", file_only=True
+)

@@ -1,0 +1,80 @@
+"""How sure can you be: bands of plans, what a basis means, runs near a plan, ratios of systems, chips for a demand."""
+
+import csv
+
+import numpy as np
+import pytest
+
+from trnbook.chapters import how_sure as study
+from trnbook.shared import case
+from trnmodel.catalog.load import DATA
+from trnmodel.evidence import tables
+from trnmodel.models.transformer import model
+
+LLAMA = "llama-3.3-70b"
+PLANS = {(LLAMA, where): case.choice(LLAMA, where) for where in case.SYSTEMS}
+
+
+def test_a_band_is_that_of_the_plan():
+    found = study.bands(PLANS, {(LLAMA, case.SYSTEMS[0]): None})
+    assert set(found.software) == {"public software"}
+    for row, best in zip(found.itertuples(), PLANS.values(), strict=True):
+        assert row.tokens_per_s_per_chip == best.tokens_per_s_per_chip
+        assert (row.tokens_per_s_per_chip_low, row.tokens_per_s_per_chip_high) == (best.low, best.high)
+
+
+def test_the_card_holds_the_band_and_the_bound():
+    best = PLANS[LLAMA, "trn2.48xlarge"]
+    card = study.answer(best, best)
+    assert card.startswith("> **170 tokens/s** (13 to 230; extrapolated)")
+    assert f"{best.tokens_per_s_per_chip:,.0f} tokens/s per chip on software that loses nothing" in card
+    assert f"{best.high / best.low:.0f}" in card
+
+
+def test_bases_are_those_that_the_lab_wrote():
+    with (DATA / "evidence" / "coverage.csv").open() as file:
+        rows = {(row["split"], row["of"], row["name"]): row for row in csv.DictReader(file)}
+    found = study.bases().set_index("rests on")
+    for name in ("measured", "interpolated", "extrapolated"):
+        page, unseen = rows["page left out", "basis", name], rows["model left out", "basis", name]
+        assert found.page_unseen_share_inside[name] == float(page["inside"])
+        assert found.page_unseen_runs[name] == int(page["cases"])
+        assert found.model_unseen_median_error[name] == float(unseen["median_error"])
+
+
+def test_runs_near_a_plan_by_hand():
+    """Configurations of dense models on Trainium2, those without an engine on the chip's own software."""
+    rows = tables.judged()
+    row = study.nearest(rows, PLANS.values()).iloc[0]
+    some = rows[(rows.use == "model") & (rows.skipped == "") & (rows.weight > 0) & (rows.chip == "trainium2")]
+    assert row["runs on the chip"] == some.configuration.nunique()
+    dense = some[[bool(name) and model(name).kind == "dense" for name in some.model]]
+    assert row["of this kind of model"] == dense.configuration.nunique()
+    stacks = dense["stack"].replace("", "vllm-neuron-2026")
+    assert row["of this software too"] == dense[stacks == "vllm-neuron-2026"].configuration.nunique() > 0
+
+
+def test_systems_of_one_chip_have_one_line():
+    assert study.nearest(tables.judged(), PLANS.values()).case.tolist() == [f"{LLAMA}, Trainium{n}" for n in (2, 3)]
+
+
+def test_what_two_racks_share_cancels():
+    """One chip serves a replica of this model, so that both racks make the same in every draw."""
+    found = study.ratios(PLANS)
+    assert found.iloc[1][["ratio", "ratio_low", "ratio_high"]].tolist() == [1.0, 1.0, 1.0]
+    one, other = (PLANS[LLAMA, where].drawn["tokens_per_s_per_chip"] for where in case.SYSTEMS[:2])
+    assert found.iloc[0].ratio == pytest.approx(np.nanmedian(other / one))
+
+
+def test_errors_of_served_models_have_a_tail():
+    found = study.served()
+    assert (found.median_error_low <= found.median_error_high).all()
+    assert len(found) == 4
+
+
+def test_chips_for_a_demand():
+    """10,000 tokens/s at 166.49 a chip are 61 chips, at 12.6 they are 794."""
+    row = study.chips_for(10_000.0, [PLANS[LLAMA, "trn2.48xlarge"]]).iloc[0]
+    assert (row["chips at the middle"], row["chips at the low end"]) == (61, 794)
+    assert row["chips at the high end"] == 43
+    assert study.chips_for(1.0, [None]).empty
