@@ -1,207 +1,282 @@
-"""What software decides: bars between kinds of software, shares for a tie, two domains, two counts of lanes."""
+"""Tables and the drawing of the chapter on software: a step on each kind, factors, ties, and what changes gained."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import product
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from trnbook import charts
-from trnbook.chapters import software_break_even as break_even
-from trnbook.charts.display import altair
-from trnbook.shared import domain_sizes, software_kinds
-from trnbook.shared.fabrics import capacities
-from trnmodel.catalog.stacks import kinds
-from trnmodel.catalog.systems import System
+from trnbook.chapters import common, guard
+from trnbook.charts.language import called
+from trnbook.drawings.amounts import name_of, number, seconds
+from trnbook.drawings.svg import Accent, Drawing, text
+from trnbook.drawings.timelines import SAID, TALL, Scale, axis, box, legend, row_name
+from trnbook.shared import gaps
 from trnmodel.catalog.systems import system as read_system
-from trnmodel.search.frontier import formats
-from trnmodel.search.grid import computes
-from trnmodel.units import GB, TRILLION, format_within
+from trnmodel.evidence import before_after
+from trnmodel.evidence import tables as evidence
+from trnmodel.search.choice import Choice
+from trnmodel.search.compare import Comparison
+from trnmodel.search.gaps import LAST, MECHANISMS, TRAINING_MECHANISMS, SoftwareGap
+from trnmodel.steps.answers import Step
+from trnmodel.units import format_digits
 
-SIZES = tuple(size * TRILLION for size in (0.5, 0.67, 1.0, 1.5, 2.0, 3.0, 3.5, 4.0, 6.0, 8.0))
-ENOUGH, PAYS = 3 * TRILLION, 4 * TRILLION  # parameters: the deep dive, L265
-HATCH = "M-.5,.5L-.2,-.5M-.15,.5L.15,-.5M.2,.5L.5,-.5"  # three strokes
-SHOWN = 0.05  # share of ideal below which a line ends
-PAYS_AT = 1.1  # ratio from which a benefit is meaningful
-# lines of the deep dive (trainium3-deep-dive, L265): size, edge of its cell, dash, label
-TEXT = (
-    (2 * TRILLION, 0.0, [4, 3], "text: enough"),
-    (ENOUGH, 1.0, [4, 3], ""),
-    (PAYS, 0.0, [1, 0], "text: pays"),
-)
-# titles of the chapters whose conclusions are checked under both counts of lanes, in the order of the book
-TITLES = TORUS, TRAY, REACH, SERVE, GPUS = (
-    "Torus or switch?",
-    "Which switch tray, and does it matter?",
-    "How far does the scale-out network reach?",
-    "How fast does it serve?",
-    "How does Trainium stand beside GPUs and TPUs?",
-)
-READINGS = (read_system, break_even.fewer_lanes)
-CLASSES: Mapping[str, str] = {
-    "smaller ahead": "#7FB2D9",
-    "alike (0.95 to 1.1)": "#D9D9D9",
-    "larger ahead, to 1.5 times": "#F6C19B",
-    "larger ahead, beyond 1.5 times": "#D55E00",
-    "only the larger": "#8C3D00",
-    "neither": "transparent",
-}
+if TYPE_CHECKING:
+    import altair as alt
+
+PARTS: Mapping[str, Accent] = {"reading and computing": "b", "exchange": "d", "layers and routing": "a"}
+ORDER = (*dict.fromkeys([*MECHANISMS, *TRAINING_MECHANISMS]),)
+ORDER = (*(name for name in ORDER if name != LAST), LAST)
+SAME = 1e-6  # change of a prediction below which no constant moved it
+MOVED, UNMOVED = "moves", "does not move"
 
 
-def bars(fall: pd.DataFrame) -> pd.DataFrame:
-    """Return `waterfall` as a chart draws it: each bar starts where the last one ended."""
-    ends = fall[["start_s", "end_s"]]
-    which = np.where(fall.index == 0, f"{fall.software.iloc[0]} step", fall.software + ": " + fall.mechanism)
-    columns = {"which": which, "step_s": fall.end_s, "step_s_low": ends.min(axis=1), "step_s_high": ends.max(axis=1)}
-    return pd.DataFrame(columns | {"basis": fall.basis})
+def answer(tables: Mapping[str, SoftwareGap], plans: Mapping[str, Choice | None]) -> str:
+    """Return the card of the chapter: how many times as much ideal software makes as public software, with its band.
 
-
-def largest(fall: pd.DataFrame) -> str:
-    """Describe the largest bar to each kind of software."""
-    added = fall[fall.software != fall.software.iloc[0]]
-    most = [part.loc[part.bar_s.idxmax()] for _, part in added.groupby("software", sort=False)]
-    texts = [format_within(one.bar_s, one.bar_s_low, one.bar_s_high, "s") for one in most]
-    return "; ".join(
-        f"to {one.software} most is added by {one.mechanism}, {text}" for one, text in zip(most, texts, strict=True)
-    )
-
-
-def tie_lines(table: pd.DataFrame, system: str) -> pd.DataFrame:
-    """Return `break_even.ties` for a chart: rivals, the system's ideal and its hand-tuned band."""
-    own, tuned = table.system == system, table.software == "hand-tuned"
-    shown = table[(table.share_of_ideal >= SHOWN) & ~(own & (table.software == "public"))].copy()
-    shown[break_even.SHARES[1:]] = shown[break_even.SHARES[1:]].where((own & tuned)[shown.index])
-    called = software_kinds.names(dict.fromkeys(table.system)) | {system: read_system(system).chip.name}
-    return shown.assign(system=shown.system.map(called))
-
-
-def domain_map(table: pd.DataFrame, caption: str, under: str) -> Any:
-    """Chart the ratio of two domains over size and speed, hatched where its band holds 1."""
-    alt, ratio = altair(), table.ratio
-    which = np.select(
-        [ratio.isna(), np.isinf(ratio), ratio < 0.95, ratio < PAYS_AT, ratio <= 1.5],
-        ["neither", "only the larger", *list(CLASSES)[:3]],
-        "larger ahead, beyond 1.5 times",
-    )
-    x, y = "total_params", "tokens_per_s_per_user"
-    cells = charts.regions(table.assign(which=which), x=x, y=y, color="which", caption=caption, under=under)
-    there = [name for name in CLASSES if name in set(which)]
-    scale = {"domain": there, "range": [CLASSES[name] for name in there]}
-    cells = cells.encode(color=alt.Color(field="which", type="nominal", title=None, scale=scale))
-    whole = {name: getattr(cells, name) for name in ("title", "description", "usermeta")}
-    cells.title = cells.description = cells.usermeta = alt.Undefined
-    loose = table.loc[~table.sure & ~ratio.isna(), [x, y]].assign(total_params=lambda t: t.total_params / TRILLION)
-    hatch = alt.Chart(loose).mark_point(shape=HATCH, stroke="#333333", size=400)
-    layers = [
-        cells,
-        hatch.encode(x=alt.X(field=x, type="ordinal"), y=alt.Y(field=y, type="ordinal", sort="descending")),
-    ]
-    for size, end, dash, label in TEXT:
-        edge = alt.X(field=x, type="ordinal", bandPosition=end)
-        at = alt.Chart(pd.DataFrame({x: [size / TRILLION]})).encode(x=edge)
-        layers.append(at.mark_rule(color="#777777", strokeWidth=2.5, strokeDash=dash))
-        if label:
-            layers.append(
-                at.mark_text(text=label, align="left", dx=3, fontSize=11, color="#808080").encode(y=alt.value(-7))
-            )
-    return alt.layer(*layers).properties(**whole, width={"step": 36})
-
-
-def pays_from(table: pd.DataFrame, kind: str) -> pd.DataFrame:
-    """Return per speed the smallest size for which a larger domain pays, with the deep dive's claim."""
-    return domain_sizes.verdicts(table[table.software == kind], PAYS_AT, ENOUGH, PAYS)
-
-
-def describe_sizes(table: pd.DataFrame, speeds: Sequence[float]) -> str:
-    """Describe from which size on a larger domain pays at some speeds."""
-    at = table.set_index("tokens_per_s_per_user").pays_from_params
-    said = (f"{'never' if np.isnan(at[v]) else f'from {at[v] / TRILLION:g}T'} at {v:g} tokens/s" for v in speeds)
-    return ", ".join(said)
-
-
-def agreeing(table: pd.DataFrame) -> str:
-    """Describe the speeds at which the deep dive's claim holds."""
-    speeds = table.tokens_per_s_per_user[table.verdict == "agrees"]
-    return f"{', '.join(f'{v:g}' for v in speeds)} tokens/s a user" if len(speeds) else "no speed of these"
-
-
-Claim = tuple[str, str, float, bool, str]  # chapter, conclusion, value, whether it holds, the value as text
-
-
-def _times(chapter: str, conclusion: str, value: float, least: float = 1.0) -> Claim:
-    said = "neither is as fast" if np.isnan(value) else "only the first" if np.isinf(value) else f"{value:.3g} times"
-    return chapter, conclusion, value, bool(value > least), said
-
-
-def _claims(
-    models: Mapping[str, Any],
-    pair: tuple[System, System],
-    torus: str,
-    rivals: Sequence[str],
-    ask: dict[str, Any],
-) -> Iterator[Claim]:
-    """Yield the conclusions of other chapters about two switched domains, a torus and other chips."""
-    small, large = pair
-    speeds, request = ask["speeds"], ask["request"]
-    shared = [one for one in ask["precisions"] if all(computes(it, one) for it in (small, large, torus))]
-    precision = {name: formats([name], ask["precisions"])[name] for name in rivals}
-    precision |= dict.fromkeys((small.id, large.id, torus), shared[0])
-    compared: dict[str, str | System] = {small.id: small, torus: torus}
-    rates = capacities(compared.values()).set_index(["scope", "system"])
-    sent = rates.all_to_all_bytes_per_s
-    inside, over = (sent[scope, small.id] / sent[scope, torus] for scope in ("rack", "world"))
-    yield _times(TORUS, "in a rack switches carry more all-to-all than the torus", inside)
-    yield TORUS, "over the domain they carry no more", over, bool(over < 1.05), f"{over:.3g} times"
-
-    def made(model: str, where: str | System) -> NDArray:
-        name = where if isinstance(where, str) else where.id
-        return break_even.yields(models[model], request, where, "hand-tuned", speeds, precision[name])[0]
-
-    here = {one: made("experts", one) for one in (small, large, torus)}
-    for i, speed in enumerate(speeds):
-        at = f"at {speed:g} tokens/s a user"
-        yield _times(TRAY, f"{at} the larger domain pays", _over(here[large], here[small], i), PAYS_AT)
-        yield _times(SERVE, f"{at} switches yield more than the torus", _over(here[small], here[torus], i))
-    sizes = break_even.domains(
-        SIZES, speeds[:1], pair, request=request, precision=precision[torus], kinds=["hand-tuned"]
-    )
-    first = float(pays_from(sizes, "hand-tuned").pays_from_params.iloc[0])
-    conclusion = f"at {speeds[0]:g} tokens/s a user the larger domain pays only beyond {ENOUGH / TRILLION:g}T"
-    yield TRAY, conclusion, first, not first <= ENOUGH, f"from {first / TRILLION:g}T" if first > 0 else "never"
-    out = rates.injection_bytes_per_s_per_dir["world", small.id] / small.scaleout_bytes_per_s_per_dir
-    yield _times(REACH, "scale-up carries ten times a chip's scale-out", out, 10)
-    tuned = [one for one in rivals if "hand-tuned" in kinds(read_system(one).chip)]
-    for rival, (kind, model) in product(tuned, models.items()):
-        conclusion = f"{getattr(model, 'id', model)} at {speeds[-1]:g} tokens/s: ahead of {read_system(rival).name}"
-        yield _times(GPUS, conclusion, _over(made(kind, large), made(kind, rival), -1))
-
-
-def _over(one: NDArray, other: NDArray, i: int) -> float:
-    """Return the ratio of yields; NaN where neither is fast enough, infinite where only the first is."""
-    return float(one[i] / other[i]) if other[i] else (np.inf if one[i] else np.nan)
-
-
-def conclusions(
-    models: Mapping[str, Any], pair: Sequence[str], torus: str, rivals: Sequence[str], **ask: Any
-) -> pd.DataFrame:
-    """Return conclusions of other chapters under both counts of lanes, and whether they flip.
-
-    `models` are "experts" and "dense"; `ask` is speeds, request and precisions.
+    The last model's gap is the answer, the first one's stands beside it.
     """
-    smaller, larger = pair
-    specs = [(read(smaller), read(larger)) for read in READINGS]
-    used, fewer = (list(_claims(models, both, torus, rivals, ask)) for both in specs)
-    rates = (capacities([small]).injection_bytes_per_s_per_dir.iloc[0] / GB for small, _ in specs)
-    heads = [f"at {rate:,.0f} GB/s a chip" for rate in rates]
-    rows = [
-        {"chapter": chapter, "conclusion": conclusion, heads[0]: said, heads[1]: other[4]}
-        | {"holds": holds, "flips": holds != other[3]}
-        for (chapter, conclusion, _, holds, said), other in zip(used, fewer, strict=True)
-    ]
-    return pd.DataFrame(rows).sort_values(
-        "chapter", key=lambda c: c.map(TITLES.index), kind="stable", ignore_index=True
+    (first, other), (model, gap) = tables.items()
+    ideal, c = gap.stages[0].value, plans[model]
+    times: tuple[float, float, float] | str = _times(np.inf)
+    if c and c.valid:
+        low, high = (float(end) for end in c.ends(c.FIGURE))
+        times = lost(gap), ideal / high, ideal / low
+    return common.card(
+        times,
+        f"what ideal software makes per chip over what public software makes, `{model}` on {gap.system.name}",
+        unit="times",
+        mark=str(c.basis) if c and c.valid else "extrapolated",
+        rival=f"{_times(lost(other))} with `{first}`",
+        proof="Check: what changes of software gained",
     )
+
+
+def lost(gap: SoftwareGap) -> float:
+    """Return how many times worse the public plan is than the ideal one; NaN where even that keeps no promise."""
+    return np.nan if gap.stages[0].reason else gap.lost()
+
+
+def _times(ratio: float) -> str:
+    """Return a ratio in words.
+
+    >>> _times(4.08), _times(float("inf"))
+    ('4.1 times', 'no promise kept on public software')
+    """
+    return f"{format_digits(ratio, 2)} times" if np.isfinite(ratio) else "no promise kept on public software"
+
+
+def waterfall(gap: SoftwareGap, under: str) -> alt.LayerChart:
+    """Return the waterfall of a gap; `under` says what was asked."""
+    return gaps.waterfall(gap, under)
+
+
+def must_fit(plans: Mapping[str, Choice | None], system: str) -> None:
+    """Refuse a model that the system does not hold."""
+    for model, best in plans.items():
+        guard.need(best is not None, f"{model} does not fit on system = {system!r}")
+
+
+def asked(plan: Choice) -> dict[str, Any]:
+    """Return the batch, lengths, format and drafts of a plan's decode step, as `tm.decode_step` takes them.
+
+    Examples
+    --------
+    >>> from trnbook.shared import case
+    >>> asked(case.choice("llama-3.3-70b", "trn2.48xlarge"))["new_tokens"]
+    8
+    """
+    request = plan.question.request
+    ask: dict[str, Any] = {"batch": plan.batch, "context": request.mean_context, "precision": plan.dtypes}
+    return ask | {"max_context": request.longest_context, "new_tokens": 1 + plan.option.draft_tokens}
+
+
+def in_time(steps: Mapping[str, Mapping[str, Step]]) -> Drawing:
+    """Return the drawing of one decode step on each kind of software, to the same scale, with a frame for each model.
+
+    Parameters
+    ----------
+    steps : mapping of str to mapping of str to Step
+        Decode steps of one mapping and batch by model and kind of software. [-]
+
+    Returns
+    -------
+    drawing : Drawing
+        What a step reads and computes, exchanges that nothing hides, and its fixed time. [-]
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> ask = {"batch": 4, "context": 1024}
+    >>> kinds = {kind: tm.decode_step("llama-3.1-8b", "trn2.48xlarge", efficiencies=kind, **ask) for kind in ("ideal",)}
+    >>> list(in_time({"llama-3.1-8b": kinds}).frames)
+    ['llama-3.1-8b']
+    """
+    frames = {model: _rows(kinds) for model, kinds in steps.items()}
+    rows = max(map(len, steps.values()))
+    times = {model: {kind: number(one, "time_s") for kind, one in kinds.items()} for model, kinds in steps.items()}
+    said = [f"{m}: " + "; ".join(f"{kind} {seconds(t)}" for kind, t in own.items()) for m, own in times.items()]
+    return Drawing(
+        name_of("software", *steps, *(f"{t:.6g}" for t in next(iter(times.values())).values())),
+        "Software adds time in which nothing is read",
+        44 + rows * (TALL + 12) + 30,
+        legend(PARTS.items()),
+        frames,
+        note="One decode step with the same mapping and batch on three kinds of software.",
+        alt=" / ".join(said),
+    )
+
+
+def _rows(kinds: Mapping[str, Step]) -> list[str]:
+    """Return one frame: a row of boxes for each kind of software, and the axis of time."""
+    longest = max(number(one, "time_s") for one in kinds.values())
+    at, marks, y = Scale(longest * 1.12, 112.0), list[str](), 40.0
+    for kind, one in kinds.items():
+        marks.append(row_name(y, kind))
+        start = 0.0
+        for accent, length in zip(PARTS.values(), parts(one).values(), strict=True):
+            if length > 0:
+                marks.append(box(at, y, start, length, accent))
+            start += length
+        marks.append(text(at.x(start) + 8, y + TALL / 2 + 5, seconds(start), anchor="start", size=SAID))
+        y += TALL + 12
+    return [*marks, axis(at, y)]
+
+
+def parts(step: Step) -> dict[str, float]:
+    """Return the parts of a step that follow one another: what it reads and computes, sees of exchanges, and adds [s].
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> one = tm.decode_step("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=8), batch=4, context=1024)
+    >>> bool(abs(sum(parts(one).values()) - one.time_s) < 1e-12)
+    True
+    """
+    fixed, network, outer = number(step, "overhead_s"), number(step, "network_s"), float(step.question.overlaps[1])
+    device = number(step, "time_s") - fixed
+    busy = device - (1 - outer) * network
+    if outer == 1 and network == device:  # the exchange is longer, and hides the rest
+        busy = min(max(number(step, "compute_s"), number(step, "memory_s")), device)
+    elif busy < network:
+        busy = (device - network) / (1 - outer)
+    return dict(zip(PARTS, (busy, device - busy, fixed), strict=True))
+
+
+def factors(tables: Mapping[str, SoftwareGap]) -> pd.DataFrame:
+    """Return how many times each mechanism costs on the way from ideal to public software, by gap.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        mechanism, and a column for each gap: the product of its losses, NaN where the gap does not have it. What loses
+        nothing in any gap has no row; the last row is the whole gap. [-]
+    """
+    columns: dict[str, list[float]] = {}
+    for name, gap in tables.items():
+        losses = dict.fromkeys([one.mechanism for one in gap.stages[1:]], 1.0)
+        for one in gap.stages[1:]:
+            losses[one.mechanism] *= gap.loss(one)
+        columns[name] = [losses.get(mechanism, np.nan) for mechanism in ORDER] + [lost(gap)]
+    table = pd.DataFrame({"mechanism": [*ORDER, "all of them"]} | columns).round(2)
+    costs = table.drop(columns="mechanism").fillna(1.0).ne(1.0).any(axis=1)
+    return table[costs].reset_index(drop=True)
+
+
+def dial(
+    plans: Mapping[str, Mapping[str, Choice | None]], rivals: Mapping[str, Comparison], system: str
+) -> pd.DataFrame:
+    """Return shares of the ideal throughput of a system: what its software reaches, and where rivals tie.
+
+    Parameters
+    ----------
+    plans : mapping of str to mapping of str to Choice
+        Plans of the system by model and kind of software, the ideal one among them. [-]
+    rivals : mapping of str to Comparison
+        Rivals on public software by model. [-]
+    system : str
+        Id of the system. [-]
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        which, model, share_of_ideal with `_low` and `_high` (NaN for rivals); what breaks its promise has no row. [-]
+    """
+    rows, name = list[dict[str, Any]](), read_system(system).chip.name
+    for model, kinds in plans.items():
+        ideal = kinds["ideal"]
+        if ideal is None or not ideal.valid:
+            continue
+        whole = ideal.tokens_per_s_per_chip
+        for kind, c in kinds.items():
+            if c is not None and c.valid and kind != "ideal":
+                made, low, high = (float(x) / whole for x in c.banded(c.FIGURE).values())
+                row = {"which": f"{name}, {kind}", "model": model, "share_of_ideal": made}
+                rows.append(row | {"share_of_ideal_low": low, "share_of_ideal_high": high})
+        for c in (c for c in rivals[model].at() if c.valid):
+            row = {"which": f"ties with {called(c.system.id)}", "model": model}
+            rows.append(row | {"share_of_ideal": c.tokens_per_s_per_chip / whole})
+    columns = ["which", "model", "share_of_ideal", "share_of_ideal_low", "share_of_ideal_high"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def beaten(table: pd.DataFrame, model: str) -> str:
+    """Return as a title how many rivals the public software of a system beats with a model.
+
+    >>> rows = {"which": ["X, public", "ties with A", "ties with B"], "model": "m", "share_of_ideal": [0.3, 0.2, 0.4]}
+    >>> beaten(pd.DataFrame(rows), "m")
+    'Public software beats 1 of 2 rivals with m'
+    """
+    at = table[table.model == model].set_index("which").share_of_ideal
+    rivals = at[at.index.str.startswith("ties with ")]
+    reached = at[at.index.str.endswith(", public")].max()
+    return f"Public software beats {int((rivals < reached).sum())} of {len(rivals)} rivals with {model}"
+
+
+def pairs(validation: pd.DataFrame) -> pd.DataFrame:
+    """Return published changes of software whose figures both have a prediction, with both speedups.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        chip, model, what, cause, prediction (whether it moves with the change), measured_speedup,
+        predicted_speedup, run (what a point shows under the pointer), source. [-]
+    """
+    predicted = validation.set_index("id").predicted
+    rows = before_after.pairs()
+    before, after = (rows[name].map(predicted).astype(float) for name in ("before_id", "after_id"))
+    rows = rows.assign(predicted_speedup=np.where(rows.lower_is_better, before / after, after / before))
+    rows = rows.dropna(subset="predicted_speedup").rename(columns={"speedup": "measured_speedup"})
+    known = (rows.predicted_speedup - 1).abs() > SAME
+    rows = rows.assign(prediction=np.where(known, MOVED, UNMOVED), run=rows.what + ": " + rows.model)
+    names = "chip model what cause prediction measured_speedup predicted_speedup run source".split()
+    return rows[names].sort_values("prediction", ascending=False, kind="stable", ignore_index=True)
+
+
+def closed() -> pd.DataFrame:
+    """Return how much published changes of each cause gained, the greatest median first."""
+    table = before_after.closed().rename(columns={"sources": "pages", "share_closed": "share_faster"})
+    columns = ["cause", "pairs", "pages", "least", "median", "greatest", "share_faster"]
+    return table[columns].sort_values("median", ascending=False, kind="stable", ignore_index=True)
+
+
+def every_pair() -> pd.DataFrame:
+    """Return every published change of software with its source."""
+    columns = "source locator chip model what cause before after unit speedup".split()
+    return before_after.pairs()[columns]
+
+
+def wide_experts() -> pd.DataFrame:
+    """Return published times of wide expert parallelism on GPUs, with what the others predict of each."""
+    return evidence.table("wide_experts")
+
+
+def held(table: pd.DataFrame) -> str:
+    """Return in words how many left-out times lie within the interval that the others give.
+
+    >>> held(pd.DataFrame({"inside": [True, False, True]}))
+    '2 of 3'
+    """
+    return f"{int(table.inside.sum())} of {len(table)}"

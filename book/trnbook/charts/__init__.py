@@ -360,7 +360,7 @@ def scatter(
     data, titles = printed(frame, x, color, label)
     ends = [name for name in (y, *(axis + end for axis in (x, y) for end in ("_low", "_high"))) if name in frame]
     data = data.assign(**{name: frame[name] * factor for name in ends})
-    titles[y] = scale(frame, y)[1].partition(" [")[0] + title[title.find(" [") :]
+    titles[y] = scale(frame, y)[1].partition(" [")[0] + "".join(title.partition(" [")[1:])
     plot = Plot(data, titles, on_ground(frame, ""), highlighted(highlight))
     params, picked = plot.picked(color)
     place = {"x": plot.number(alt.X, x, True), "y": plot.number(alt.Y, y, True), "color": plot.colour(alt.Color, color)}

@@ -133,7 +133,7 @@ def test_a_caption_is_not_squeezed_by_its_table(desk):
 
 
 def test_estimates_under_a_headline_open_by_keyboard(folder, open_page):
-    page = visit(open_page(), f"{folder}/chapters/software.html")
+    page = visit(open_page(), f"{folder}/chapters/goodput.html")
     under = page.locator("article .cell_output > details").first
     items = under.locator("li")
     assert items.count() > 2

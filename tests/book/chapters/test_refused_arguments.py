@@ -12,7 +12,6 @@ from trnbook.chapters import (
     rack,
 )
 from trnbook.chapters import memory_fit_printed as footprints
-from trnbook.chapters import software_break_even as contests
 from trnbook.shared import domain_sizes, placements, rack_drawing
 from trnbook.shared import fabrics as compare
 from trnmodel.fabric import scaleout
@@ -44,8 +43,6 @@ CALLS = [
     (rack_drawing.drawing, {"system": RACK}),
     (scaleout.networks, {"system": RACK}),
     (scaleout.port_choice, {"system": RACK, "chips": 8192, "port_bits_per_s": [100e9]}),
-    (contests.ties, {"model": LLAMA, "system": RACK, "rivals": ["hgx-h200"], "tokens_per_s_per_user": [50.0]}),
-    (contests.domains, {"total_params": [1e12], "tokens_per_s_per_user": [20.0]}),
     (frontiers, {"model": LLAMA, "request": REQUEST, "systems": ["trn1.2xlarge"], "precisions": ["bf16"]}),
     (frontiers, {"tokens_per_s_per_user": [20.0]}),
     (deployments.saturation, {"d": D, **SERVED}),
@@ -63,7 +60,6 @@ REST = {  # arguments that no chapter takes from its parameters, or whose zero i
     deployments.drafts: {"draft_model": "llama-3.2-1b", "acceptance": [0.5]},
     deployments.split_phases: {"input_tokens": 1024, "output_tokens": 128},
     deployments.ratios: {"input_tokens": 1024},
-    contests.domains: {"pair": (RACK, RACK)},
     frontiers: {"model": LLAMA, "request": REQUEST, "systems": ["trn1.2xlarge"]},
     domain_sizes.ratios: {"rates": [20.0]},
     placements.exchanges: {"tokens_per_chip": [16.0]},

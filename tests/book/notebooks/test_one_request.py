@@ -22,8 +22,6 @@ SAME = "tokens_per_s_per_chip tokens_per_s_per_user chance ttft_s prefill_utilis
 PLACE = ("tp", "ep", "pp", "cp", "batch")
 TABLES = {  # chapter and download, with the parameter that names its model where no column does
     "cost/rent-rows": "",
-    "software/three-experts": "experts_model",
-    "software/three-dense": "model",
     "switch-tray/three-experts": "model",
     "beside-gpus/curves": "",
     "power/joules-rows": "",
