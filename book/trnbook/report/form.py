@@ -14,6 +14,7 @@ from trnbook.charts.tables import MOST_ROWS
 
 HIDDEN = "hide-input"  # tag of a cell whose code is no part of the text
 LONGEST = 3000  # letters of a text in a digest
+_LINK = re.compile(r"\]\(([\w-]+)\.ipynb(#[\w-]+)?\)")
 _CAPTION = re.compile(r"<caption>(.*?)</caption>", re.DOTALL)
 _HEADING = re.compile(r"^(#{1,3}) +(.+)$", re.MULTILINE)
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
@@ -43,11 +44,15 @@ def numbered(notebook: NotebookNode, number: int) -> NotebookNode:
 
 
 def listing(notebook: NotebookNode, parts: Mapping[str, Sequence[str]]) -> NotebookNode:
-    """Append the pages of each part to a notebook, as the book's table of contents."""
+    """Append the pages of each part to the first page, as the book's table of contents; its links lead to them."""
+    pages = {page.rpartition("/")[2]: page for listed in parts.values() for page in listed}
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = _LINK.sub(lambda to: f"]({pages.get(to[1], to[1])}.ipynb{to[2] or ''})", cell.source)
     trees = [
-        "\n".join(["```{toctree}", f":caption: {part}", ":maxdepth: 1", "", *pages, "```"])
-        for part, pages in parts.items()
-        if pages
+        "\n".join(["```{toctree}", f":caption: {part}", ":maxdepth: 1", "", *listed, "```"])
+        for part, listed in parts.items()
+        if listed
     ]
     notebook.cells.append(nbformat.v4.new_markdown_cell("\n\n".join(trees), id="contents"))
     return notebook

@@ -147,3 +147,12 @@ def test_a_source_is_its_title_and_an_error_a_percentage():
     assert ">-27%<" in html
     assert ">\N{EN DASH}<" in html
     assert html.count("https://") == 1
+
+
+def test_links_of_the_first_page_lead_into_the_folder_of_chapters():
+    """In JupyterLab the first page lies beside the chapters, in the book above them."""
+    page = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_markdown_cell("[A](cost.ipynb), [B](cost.ipynb#a-tie), [C](other.ipynb)")]
+    )
+    (cell, _) = form.listing(page, {"Decide": ["chapters/cost"]}).cells
+    assert cell.source == "[A](chapters/cost.ipynb), [B](chapters/cost.ipynb#a-tie), [C](other.ipynb)"
