@@ -120,8 +120,7 @@ timelines.pipeline_bubble(stages=4, micro_batches=8, interleave=2)
 # $$ t_x = 2\,\frac{n_d - 1}{n_d}\,\frac{G}{b}, \qquad t_d = t_x - \omega \min(t_x, t_b) . $$
 #
 # **Memory.** For each of its $N_r$ parameters a rank stores a weight, a gradient, and what the optimizer Adam keeps: a precise copy and two
-# moments. *ZeRO 1* shares the optimizer among the copies, *ZeRO 3* weights and gradients too. On top come the *activations* $A$ of the
-# forward pass, which the backward pass needs. In bytes:
+# moments. *ZeRO 1* shares the optimizer among the copies, *ZeRO 3* weights and gradients too. The *activations* $A$ wait for the backward pass:
 #
 # $$ M = N_r\Bigl(2 + 4 + \frac{12}{n_d}\Bigr) + A . $$
 #
@@ -145,7 +144,6 @@ days = flop / (2048 * 667e12 * 0.44 * 86_400)
 calendar = days * (1 - useful.spare_lost) / useful.goodput
 mwh = calendar * 24 * 2080 * 0.558 * 1.14 / 1000
 assert f"{flop:.2e} {days:.1f} {calendar:.1f} {mwh:.0f}" == "9.63e+23 18.5 19.1 606"
-assert llama.step.time_s == step.time_s
 assert abs(llama.calendar_days().value / calendar - 1) < 0.01
 assert abs(llama.site_j().value / 3.6e9 / mwh - 1) < 0.01
 
@@ -177,8 +175,8 @@ steps = [
 charts.table(tables.policies(steps), caption="GiB of the fullest rank, and the MFU that is left", download="memory")
 
 # %% [markdown]
-# The optimizer is the cheapest to share, since its states are needed once per step. Weights are needed in every micro-batch, so ZeRO 3 has to
-# gather them again and again. It pays where a copy works on few large micro-batches.
+# The optimizer is the cheapest to share, since its states are needed once per step. Weights are needed in every micro-batch, so ZeRO 3 gathers
+# them again and again, which pays where a copy works on few large micro-batches.
 #
 # ## Check: steps and runs that were measured
 #
@@ -204,7 +202,8 @@ charts.scatter(
 # published, so the range of the answer is wide. Two of our own targets are missed. On Trainium1 one would need a decoder and an encoder by
 # one software on as many cores, and with FSDP on Hopper the clock of each chip and its attention kernel.
 #
-# Whole runs are a harder test: we are told tokens and chips alone. Printed days include failures and later phases, ours are steps.
+# Whole runs are a harder test: we use tokens, batch and chips alone, and count DeepSeek's H800 as H100. Printed days include failures and
+# later phases, ours are steps.
 
 # %%
 sizes = {"tokens": 14.8e12, "chips": 2048, "seq": 4096, "global_batch": 15360}
@@ -216,7 +215,7 @@ tables.compared(whole)
 # %% [markdown]
 # ## What moves the answer, and what is left out
 #
-# * **Software** moves it most, as the first chart shows. **Chips:** twice as many take a little more than half the days, until each copy has too little to do.
+# * **Software** moves it by the factors of the first chart. **Chips:** twice as many take a little more than half the days, until each copy has too little to do.
 # * **The batch.** A larger one shrinks bubble and exchange. How well the model then learns is not modelled.
 # * **Left out** are loading of data, evaluation, longer contexts and offloading. Slow ranks and uneven experts are arguments of `tm.train_step`.
 
@@ -256,6 +255,7 @@ tables.compared(whole)
 
 # %% tags=["hide-input"]
 errors, claimed = tables.errors(), tables.claims(runs)
+assert llama.step.time_s == step.time_s  # what the drawing shows is the best
 assert tables.of_chip(measured, "Trainium2").median() > 0.15
 assert set(errors.group[errors.met.eq(False)]) == {"trn1", "torchtitan"}
 evidence = {

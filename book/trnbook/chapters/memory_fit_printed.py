@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
-from IPython.display import Markdown
 from numpy.typing import NDArray
 
 from trnmodel.arguments import chosen
@@ -37,7 +37,7 @@ BASES: Mapping[str, str] = {
     "memory:first": SUM,
 }
 SCORED_HEADS, SCORE_BYTES = 32, 2  # heads of queries of the model that the source solved, bytes of a score
-FULL = 0.9  # share of its memory from which a run tests the model
+FILLS = (0.0, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0)  # shares of a rank's memory at which runs are counted apart
 COUNTS = "counts"
 FITS, TIGHT, TOO_LARGE = "fits", "first rank too large", "too large"
 PREFILL: Mapping[str, str] = {"context_chunked": "in chunks", "context_whole": "whole prompt"}
@@ -157,14 +157,23 @@ def what_ran() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def checked(measured_bytes: float, fit: MemoryFit, runs: pd.DataFrame) -> Markdown:
-    """Return the two checks in two sentences: the measured rank beside ours, and the runs that fit by the model."""
-    measured, ours = (float(size) / load.units()["MiB"].factor for size in (measured_bytes, fit.total_bytes))
-    full = runs.first_rank_total_bytes / runs.first_rank_capacity_bytes > FULL
-    return Markdown(
-        f"An ordinary rank stored **{measured:,.0f} MiB**; the model gives {ours:,.0f}. By the model **all {len(runs)} "
-        f"published runs fit**, and {full.sum()} of them fill over nine tenths of the first rank."
-    )
+def by_fill(runs: pd.DataFrame) -> pd.DataFrame:
+    """Count the rows of `what_ran` by the share of its memory that the first rank would fill.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> sizes = {"first_rank_total_bytes": [1.0, 9.6, 11.0], "first_rank_capacity_bytes": [10.0, 10.0, 10.0]}
+    >>> table = by_fill(pd.DataFrame(sizes)).set_index("filled").runs
+    >>> int(table["0 to 50 %"]), int(table["95 to 100 %"]), int(table["too large"])
+    (1, 1, 1)
+    """
+    import pandas as pd
+
+    names = [f"{low:.0%} to {high:.0%}".replace("% to", " to").replace("%", " %") for low, high in pairwise(FILLS)]
+    share = runs.first_rank_total_bytes / runs.first_rank_capacity_bytes
+    counts = pd.cut(share, [*FILLS, np.inf], labels=[*names, "too large"]).value_counts(sort=False)
+    return counts.rename_axis("filled").rename("runs").reset_index().astype({"filled": str})
 
 
 def capacities() -> pd.DataFrame:

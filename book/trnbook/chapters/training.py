@@ -123,12 +123,14 @@ def answer(run: TrainRun, runs: Runs) -> str:
     own = find(run.system.id, "system").id
     peers = {name: one for (name, dtype), one in runs.items() if dtype == run.precision.name and name != own}
     ends = sorted((one.calendar_days().value, name) for name, one in peers.items())
-    best = f"{called(ends[0][1])}, {format_digits(ends[0][0], 2)} days" if ends else ""
+    best = ""
+    if ends:
+        best = f"{called(ends[0][1])}, {format_digits(ends[0][0], 2)} days on {peers[ends[0][1]].chips:,.0f} chips"
+    used = "Their power is not published" if energy.why else f"They use {_banded(energy, MWH)} MWh at the site"
     work = f"`{run.model.id}` on {budget(run.tokens)} tokens in {run.precision.name.upper()}"
     return common.card(
         (calendar.value, calendar.low, calendar.high),
-        f"what {run.chips:,.0f} chips of {called(own)} take, failures included, to train {work}. "
-        f"They use {_banded(energy, MWH)} MWh at the site",
+        f"what {run.chips:,.0f} chips of {called(own)} take, failures included, to train {work}. {used}",
         unit="days",
         mark=str(run.basis),
         rank="In comparison",
@@ -145,20 +147,21 @@ def reasons(basis_reason: str) -> str:
 
     Examples
     --------
-    >>> reasons("chip: x was fitted on trainium2; chips: rows reach to 1")
-    ' It is wide because x was fitted on Trainium2, and because no measured run had more than 1 chip.'
+    >>> reasons("chip: x was fitted on trainium2; models: no training row of expert models; chips: rows reach to 1")
+    ' It is wide: x was fitted on Trainium2, no step of expert models was measured, none on more than 1 chip.'
     >>> reasons("")
     ''
     """
     said = []
     for one in filter(None, basis_reason.split("; ")):
-        least = re.fullmatch(r"chips: rows reach to (\d+)", one)
+        text = re.sub(r"^[a-z ]+: ", "", one)
+        text = re.sub(r"^no training row of (.+)$", r"no step of \1 was measured", text)
         said.append(
-            f"no measured run had more than {counted(int(least[1]), 'chip')}"
-            if least
-            else one.partition(": ")[2] or one
+            re.sub(r"^rows reach to (\d+)$", lambda most: f"none on more than {counted(int(most[1]), 'chip')}", text)
         )
-    return named(f" It is wide because {', and because '.join(said)}.") if said else ""
+    if said and said[-1].startswith("none") and not any(one.startswith("no step") for one in said):
+        said[-1] = said[-1].replace("none", "no step was measured", 1)
+    return named(f" It is wide: {', '.join(said)}.") if said else ""
 
 
 def _banded(one: Spent, scale: float = 1.0) -> str:

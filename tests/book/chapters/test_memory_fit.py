@@ -4,7 +4,6 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import trnmodel as tm
@@ -282,11 +281,11 @@ def test_the_longest_contexts_are_the_last_that_fit():
     assert (table.computed[:3] == 131_072).all()
 
 
-def test_the_checks_in_words():
-    runs = pd.DataFrame({"first_rank_total_bytes": [9.5, 1.0], "first_rank_capacity_bytes": [10.0, 10.0]})
-    said = printed.checked(2.0 * 2**20, SimpleNamespace(total_bytes=3.0 * 2**20), runs).data
-    assert said.startswith("An ordinary rank stored **2 MiB**; the model gives 3.")
-    assert "all 2 published runs fit**, and 1 of them fill" in said
+def test_runs_are_counted_by_what_they_fill():
+    table = printed.by_fill(printed.what_ran()).set_index("filled").runs
+    assert table.index.tolist()[:2] == ["0 to 50 %", "50 to 70 %"]
+    assert table["too large"] == 0
+    assert table.sum() == len(printed.what_ran())
 
 
 def test_a_chip_of_the_case_by_hand():

@@ -83,13 +83,15 @@ def test_the_card_has_days_energy_and_the_next_system(runs):
     assert said.startswith(f"> **{tm.units.format_within(days, low, high, 'days').partition(' (')[0]}** (")
     assert "MWh at the site." in said
     peers = {name: one.calendar_days().value for (name, dtype), one in runs.items() if dtype == "bf16" and name != OLD}
-    assert f"{tm.units.format_digits(min(peers.values()), 2)} days." in said
+    assert f"{tm.units.format_digits(min(peers.values()), 2)} days on 256 chips." in said
     assert "no other system was asked about that can run it" in tables.answer(run, {(OLD, "bf16"): run})
+    old = run_on("trn1.32xlarge")
+    assert "Their power is not published." in tables.answer(old, runs)
 
 
 def test_why_a_range_is_wide():
     assert tables.reasons("") == ""
-    assert tables.reasons("chips: rows reach to 64").endswith("because no measured run had more than 64 chips.")
+    assert tables.reasons("chips: rows reach to 64") == " It is wide: no step was measured on more than 64 chips."
 
 
 def test_what_is_spent(runs):
