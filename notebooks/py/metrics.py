@@ -139,8 +139,8 @@ charts.table(
 
 # %%
 assert np.allclose(tables.e2e_s(s), tables.ttft_s(s) + (s.output_tokens - 1) * tables.tpot_s(s))
-by_hand = tables.words(s, float(np.ravel(step.time_s)[-1]), step.occupied_chips, most_ttft_s, most_tpot_s)
-charts.table(by_hand, caption="Each word for the first request, or for all", download="words")
+worked_out = tables.by_hand(s, float(np.ravel(step.time_s)[-1]), step.occupied_chips, most_ttft_s, most_tpot_s)
+charts.table(worked_out, caption="Each word for the first request, or for all", download="words")
 
 # %% [markdown]
 # ## The words in the running case

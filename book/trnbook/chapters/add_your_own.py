@@ -85,14 +85,14 @@ def verdicts(judged: pd.DataFrame) -> pd.DataFrame:
     >>> verdicts(rows).inside.tolist()
     ['yes', 'no']
     """
-    told = pd.DataFrame({"measured": judged.value, "unit": judged.unit})
-    told = told.assign(predicted=judged.predicted, predicted_low=judged.low, predicted_high=judged.high)
+    table = pd.DataFrame({"measured": judged.value, "unit": judged.unit})
+    table = table.assign(predicted=judged.predicted, predicted_low=judged.low, predicted_high=judged.high)
     inside = judged.value.between(judged.low, judged.high).map({True: "yes", False: "no"})
-    return told.assign(inside=inside.where(judged.predicted.notna(), ""), basis=judged.basis, reason=judged.skipped)
+    return table.assign(inside=inside.where(judged.predicted.notna(), ""), basis=judged.basis, reason=judged.skipped)
 
 
 def share_inside(judged: pd.DataFrame) -> float:
-    """Return the share of the rows that can be asked whose measured value lies inside the band.
+    """Return the share of the rows that can be known whose measured value lies inside the band.
 
     Examples
     --------
@@ -100,6 +100,6 @@ def share_inside(judged: pd.DataFrame) -> float:
     >>> share_inside(rows)
     0.5
     """
-    asked = judged[judged.predicted.notna()]
-    value = pd.to_numeric(asked.value, errors="coerce")
-    return float(value.between(asked.low, asked.high).mean())
+    known = judged[judged.predicted.notna()]
+    value = pd.to_numeric(known.value, errors="coerce")
+    return float(value.between(known.low, known.high).mean())

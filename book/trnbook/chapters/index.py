@@ -47,11 +47,11 @@ def headline(plan: Plan) -> str:
     made = c.in_words("tokens_per_s_per_chip", "tokens/s per chip", str(c.basis))
     frame = plan.to_frame()
     gpus = frame[frame.role == "gpu"].head(1)
-    beside = "".join(
+    rival = "".join(
         f" {system(row.system).name}, the best GPU system, makes {format_digits(row.tokens_per_s_per_chip, 2)}."
         for row in gpus.itertuples()
     )
-    return f"**{promise}: {c.system.name} serves most per chip of all Trainium systems.** It makes {made}.{beside}"
+    return f"**{promise}: {c.system.name} serves most per chip of all Trainium systems.** It makes {made}.{rival}"
 
 
 def trainium_and_gpu(plan: Plan) -> dict[str, str]:

@@ -241,17 +241,17 @@ def answer(s: Stream, step: Step, stack: str) -> str:
     )
 
 
-def words(s: Stream, step_s: float, chips: float, most_ttft_s: float, most_tpot_s: float) -> pd.DataFrame:
+def by_hand(s: Stream, step_s: float, chips: float, most_ttft_s: float, most_tpot_s: float) -> pd.DataFrame:
     """Return each word for the first request, or for all: how it is worked out, and its value.
 
     Examples
     --------
-    >>> table = words(stream([0.0, 1.0], 4.0, [1.0, 1.0], 100, 5), 1.0, 1.0, 7.0, 1.0)
+    >>> table = by_hand(stream([0.0, 1.0], 4.0, [1.0, 1.0], 100, 5), 1.0, 1.0, 7.0, 1.0)
     >>> table.value[table.word == "TPOT"].item()
     '2 s'
     """
     first, last, n = s.token_s[0, 0], s.token_s[0, -1], s.output_tokens
-    kept = in_time(s, most_ttft_s, most_tpot_s).sum()
+    in_limits = in_time(s, most_ttft_s, most_tpot_s).sum()
 
     def time(value: float) -> str:
         return format_quantity(float(value), "s", 3)
@@ -269,7 +269,7 @@ def words(s: Stream, step_s: float, chips: float, most_ttft_s: float, most_tpot_
             f"the same over {counted_things(chips, 'chip')}",
             f"{tokens_per_s(s) / chips:.3g} tokens/s",
         ),
-        ("goodput", f"{kept} in time / {time(duration_s(s))}", f"{kept / duration_s(s):.3g} requests/s"),
+        ("goodput", f"{in_limits} in time / {time(duration_s(s))}", f"{in_limits / duration_s(s):.3g} requests/s"),
     ]
     return pd.DataFrame(rows, columns=["word", "worked out", "value"])
 

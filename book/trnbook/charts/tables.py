@@ -27,6 +27,7 @@ _EXACT = 10 * TRILLION  # beyond it too many floats are whole by chance
 LONGEST_CAPTION, MOST_SHOWN, MOST_NAMED = 2000, 12, 4
 LONGEST_NAME = 24  # that is not broken at its hyphens
 MOST_ROWS, MOST_FOLDED = 12, 120  # rows of a table on a page, and with those behind its fold; the CSV has all
+LEAST_FOLDED = 3  # rows that a fold hides: fewer are shown
 MOST_FOUND = 600  # rows of a table in which a reader finds rows by words
 MARKS = {"estimate": "our estimate", "announced": "announced, not supported today"}
 AS_TYPED = {"id", "code name", "command", "parameter", "name"}  # columns whose cells a reader types
@@ -227,13 +228,14 @@ class Table:
         if self.find:
             whole = _grid(head, rows, _BOX, f"<caption>{escape(self.caption)}</caption>")
             return f'<div class="trn-table trn-find">{whole}\n{link}</div>'
-        first = _grid(head, rows[:MOST_ROWS], _WIDE, f"<caption>{escape(self.caption)}</caption>")
+        shown_rows = MOST_ROWS if len(rows) >= MOST_ROWS + LEAST_FOLDED else len(rows)
+        first = _grid(head, rows[:shown_rows], _WIDE, f"<caption>{escape(self.caption)}</caption>")
         return f'<div class="trn-table">{first}\n{self._rest(head, rows)}{link}</div>'
 
     def _rest(self, head: str, rows: list[str]) -> str:
         """Return what the first rows leave: behind a fold, or, of a long table, in the CSV alone."""
         n, more = len(self.frame), len(self.frame) - MOST_ROWS
-        if more <= 0:
+        if more < LEAST_FOLDED:
             return ""
         if n > MOST_FOLDED:
             return f"<small>The first {MOST_ROWS} of {n:,} rows; all of them:</small> "

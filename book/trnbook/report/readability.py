@@ -60,7 +60,7 @@ class Page(NamedTuple):
     long_subtitles: tuple[str, ...]
     closest: float
     close_colours: tuple[str, ...]
-    tooltip_words: int
+    tooltip_size: int
     raw_tooltips: tuple[str, ...]
 
     def faults(self, least_equations: int = 0) -> Iterator[str]:
@@ -228,7 +228,7 @@ def page(path: Path, explained: Collection[str] = ()) -> Page:
     headline = {one for text in shown[:1] for one in sentences(text)}
     most = {one: MOST_IN_HEADLINE if one in headline else MOST_NUMBERS for one in said}
     known = PLAIN.union(*(re.findall(r"[A-Z]{2,6}", word) for word in explained))
-    found = [word for one in said for word in _ABBREVIATION.findall(one)]
+    short = [word for one in said for word in _ABBREVIATION.findall(one)]
     charts = list(_charts(cells))
     tooltips = [title for chart in charts for title in _tooltips(chart)]
     return Page(
@@ -240,11 +240,11 @@ def page(path: Path, explained: Collection[str] = ()) -> Page:
         numbers=sum(len(numbers(one)) for one in said),
         crowded=tuple(one for one in said if len(numbers(one)) > most[one]),
         banned=tuple(one for one in said if any(phrase.search(one) for phrase in _BANNED)),
-        unexplained=tuple(dict.fromkeys(word for word in found if word not in known)),
+        unexplained=tuple(dict.fromkeys(word for word in short if word not in known)),
         long_subtitles=tuple(text for chart in charts for text in _subtitles(chart) if len(text) > MOST_LETTERS),
         closest=min(map(_closest, charts), default=float("inf")),
         close_colours=tuple(_title(chart) for chart in charts if _closest(chart) < LEAST_APART),
-        tooltip_words=sum(len(title.split()) for title in tooltips),
+        tooltip_size=sum(len(title.split()) for title in tooltips),
         raw_tooltips=tuple(dict.fromkeys(title for title in tooltips if "_" in title)),
     )
 
@@ -262,7 +262,7 @@ def table(pages: Sequence[Page]) -> str:
     head += f"{'colours apart':>15}{'tooltip words':>15}"
     lines = [
         f"{one.slug:<18}{f'{one.model_cells} of {one.code_cells}':>12}{one.equations:>11}"
-        f"{one.numbers / max(one.sentences, 1):>22.2f}{one.closest:>15.0f}{one.tooltip_words:>15}"
+        f"{one.numbers / max(one.sentences, 1):>22.2f}{one.closest:>15.0f}{one.tooltip_size:>15}"
         for one in pages
     ]
     cells = sum(one.code_cells for one in pages)
@@ -277,11 +277,11 @@ def model_share(pages: Iterable[Page]) -> float:
 
 def faults(pages: Sequence[Page], explaining: Collection[str]) -> list[str]:
     """Return what makes a build fail, a line each; chapters that explain have equations."""
-    found = [
+    lines = [
         f"{one.slug}: {fault}"
         for one in pages
         for fault in one.faults(LEAST_EQUATIONS if one.slug in explaining else 0)
     ]
     if pages and (share := model_share(pages)) < LEAST_MODEL_SHARE:
-        found.append(f"{share:.0%} of the code cells define or call a model, and a third should")
-    return found
+        lines.append(f"{share:.0%} of the code cells define or call a model, and a third should")
+    return lines

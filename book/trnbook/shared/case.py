@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trnbook import charts
 from trnbook.charts.tables import Table
-from trnbook.report.chapter import order
 from trnmodel.catalog.load import precision
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
@@ -32,6 +31,10 @@ if TYPE_CHECKING:
 PROMISES = {"llama-3.3-70b": 50.0, "deepseek-v3": 20.0}  # tokens/s per user
 SYSTEMS = ("trn2.48xlarge", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160")
 INPUT_TOKENS, OUTPUT_TOKENS = 4096, 512
+EXPLAINING = (  # chapters of the second part, in the order of the book
+    *("chip-roofline", "neuroncore", "memory", "rack", "torus-or-switch", "switch-tray", "scale-out", "model-needs"),
+    *("memory-fit", "decode-step", "serving", "software", "training", "power", "goodput"),
+)
 
 
 class Line(NamedTuple):
@@ -132,10 +135,10 @@ def lines(chapter: str) -> list[Line]:
     >>> lines("cost") == list(LINES)
     True
     """
-    if order(chapter) < order(LINES[0].chapter):
+    if chapter not in EXPLAINING:
         return list(LINES)
-    derived = LINES[:-1]  # the first part derives the last line
-    return [line for line in derived if order(line.chapter) <= order(chapter)]
+    before = EXPLAINING[: EXPLAINING.index(chapter) + 1]
+    return [line for line in LINES if line.chapter in before]
 
 
 def so_far(chapter: str) -> pd.DataFrame:

@@ -79,7 +79,7 @@ def test_a_caption_stands_once(desk):
 def test_a_table_shows_twelve_rows(desk):
     shown = "table => [...table.querySelectorAll('tbody tr')].filter(row => row.checkVisibility()).length"
     rows = [table.evaluate(shown) for table in desk.locator(".trn-table").all()]
-    assert 0 < max(rows) <= 12
+    assert 0 < max(rows) < 15  # a fold hides at least three
     folds = [fold for fold in desk.locator(".trn-table > details > summary").all() if "more row" in fold.inner_text()]
     if folds:
         folds[0].click()

@@ -29,7 +29,7 @@ def test_metrics_by_hand():
 
 def test_words_by_hand():
     """A's first token comes at 4 s and its last at 12; ten tokens of two requests take 12 s; B alone is in time."""
-    found = metrics.words(WHOLE, 1.0, 2.0, 7, 1).set_index("word").value
+    found = metrics.by_hand(WHOLE, 1.0, 2.0, 7, 1).set_index("word").value
     assert found["TTFT"] == "4 s"
     assert found["ITL"] == "1 s, 5 s"
     assert found["TPOT"] == "2 s"

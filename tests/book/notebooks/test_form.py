@@ -10,7 +10,7 @@ from jupytext.config import load_jupytext_config
 
 from trnbook import charts, report
 from trnbook.charts.display import VEGALITE_MIME
-from trnbook.charts.tables import MOST_FOLDED, MOST_ROWS
+from trnbook.charts.tables import LEAST_FOLDED, MOST_FOLDED, MOST_FOUND, MOST_ROWS
 from trnbook.report import book, chapter, form
 
 ORDER = [
@@ -124,7 +124,7 @@ def test_what_is_odd_is_found(oddities, text, n):
     assert len(oddities([text])) == n
 
 
-@pytest.mark.parametrize("n", [1, MOST_ROWS, MOST_ROWS + 1, MOST_FOLDED, MOST_FOLDED + 1])
+@pytest.mark.parametrize("n", [1, MOST_ROWS, MOST_ROWS + LEAST_FOLDED, MOST_FOLDED, MOST_FOLDED + 1])
 def test_a_table_shows_twelve_rows_and_folds_the_rest(n):
     table = charts.table(pd.DataFrame({"n": range(1, n + 1)}), caption="Numbers", download="n")
     html = table._repr_html_()
@@ -133,8 +133,21 @@ def test_a_table_shows_twelve_rows_and_folds_the_rest(n):
     assert rest.count("<td") == (n - MOST_ROWS if MOST_ROWS < n <= MOST_FOLDED else 0)
     assert html.count("<caption>Numbers</caption>") == 1
     assert (f"The first 12 of {n} rows" in html) == (n > MOST_FOLDED)
-    assert f"{n - MOST_ROWS} more row{'s' * (n > MOST_ROWS + 1)}<" in html or n in (1, MOST_ROWS) or n > MOST_FOLDED
+    assert f"{n - MOST_ROWS} more rows<" in html or n in (1, MOST_ROWS) or n > MOST_FOLDED
     assert repr(table).count("\n") == 1 + min(n, MOST_ROWS) + (n > MOST_ROWS)
+
+
+def test_a_fold_hides_more_than_two_rows():
+    n = MOST_ROWS + LEAST_FOLDED - 1
+    html = charts.table(pd.DataFrame({"n": range(n)}), caption="Numbers", download="n")._repr_html_()
+    assert html.count("<td") == n
+    assert "<details>" not in html
+
+
+def test_a_table_to_find_rows_in_has_all_of_them_up_to_a_limit():
+    html = charts.table(pd.DataFrame({"n": range(700)}), caption="Numbers", download="n", find=True)._repr_html_()
+    assert html.count("<td") == MOST_FOUND
+    assert 'class="trn-table trn-find"' in html
 
 
 def test_a_source_is_its_title_and_an_error_a_percentage():
