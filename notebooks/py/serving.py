@@ -119,14 +119,15 @@ timelines.prefill_and_decode("llama-3.3-70b", "trn2.48xlarge", tm.Mapping(tp=4),
 # ## An estimate by hand
 #
 # Take Llama-3.3-70B on one chip of Trainium2 with four slots. A step takes 44.7 ms and gives each slot 3.656 tokens, thanks to
-# drafts. Without prompts a token takes $44.7 / 3.656 = 12.2$ ms, but a promise of 50 tokens/s allows 20 ms. Prompts may
+# drafts (see below). Without prompts a token takes $44.7 / 3.656 = 12.2$ ms, but a promise of 50 tokens/s allows 20 ms. Prompts may
 # have the rest, $\rho = 1 - 12.2 / 20 = 0.39$ of the time. A prompt takes 1.19 s, so $0.39 / 1.19 = 0.325$ requests/s can come. At
 # 512 tokens each, that makes 166 tokens/s per chip, with $0.325 \times 512 \times 0.020 = 3.3$ slots in use.
 # The 99th percentile of the wait is $1.19 / (2 \times 0.61) \times \ln(0.39 / 0.01) = 3.6$ s. With the prompt, half a step and 60 ms in the
 # server, the first token takes 4.8 s.
 
 # %%
-at, ask = ("llama-3.3-70b", "trn2.48xlarge", tm.Mapping(tp=4)), {"max_context": 4608, "precision": "fp8"}
+at = ("llama-3.3-70b", "trn2.48xlarge", tm.Mapping(tp=4))
+ask = {"max_context": 4608, "precision": "fp8"}
 prompt = tm.prefill(*at, input_tokens=4096, **ask)
 checked, plain = (tm.decode_step(*at, batch=4, context=4352, new_tokens=n, **ask) for n in (8, 1))
 t, E, P, v, o = float(checked.time_s), 3.656, float(prompt.time_s), 50, 512
@@ -202,7 +203,8 @@ charts.table(lines, caption="What each server does at its planned load", downloa
 
 # %%
 def moved(what, where=None, **changed):
-    return tables.row(what, tm.plan(m, tm.Request(**usual | changed), spec, **chosen | (where or {})))
+    more = chosen | (where or {})
+    return tables.row(what, tm.plan(m, tm.Request(**usual | changed), spec, **more))
 
 
 rows = [
@@ -215,7 +217,7 @@ rows = [
     moved("no software option", where={"efficiencies": best.stack.id}),
     moved("ideal software", where={"efficiencies": "ideal"}),
 ]
-charts.table(pd.DataFrame(rows), caption="The best plan with one thing changed", download="changes")
+charts.table(pd.DataFrame(rows), caption="The plan with one thing changed", download="changes")
 
 # %% [markdown]
 # A slower promise leaves time for more slots and prompts. Users may share half of a prompt, such as a system prompt, so that it is cached.
@@ -317,7 +319,8 @@ def frontier(one, where, software, number_format):
 
 models = dict.fromkeys(["llama-3.1-8b", "llama-3.3-70b", "deepseek-v3", m])
 systems = ["trn1.32xlarge", "trn2.48xlarge", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160", spec]
-grid = explorer.frontier_grid(frontier, tm.tco, models, systems, tokens=input_tokens + output_tokens)
+tokens = input_tokens + output_tokens
+grid = explorer.frontier_grid(frontier, tm.tco, models, systems, tokens=tokens)
 
 # %% tags=["hide-input"]
 charts.frontier(

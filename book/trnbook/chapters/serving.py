@@ -73,8 +73,7 @@ def headline(best: Choice) -> str:
         f"{format_digits(best.tokens_per_s_per_chip, 3)} tokens/s per chip",
         f"`{best.question.model.id}` on {best.system.id}, while each user gets {speed:,g} tokens/s",
         mark=str(best.basis),
-        rank="First token",
-        rival=f"{format_quantity(best.ttft_s, 's', 2)} at the 99th percentile, the wait in the queue included",
+        rival=f"the first token takes {format_quantity(best.ttft_s, 's', 2)} at the 99th percentile",
         proof="Check against numbers that are not ours",
         more=f"{sure}{estimates}",
     )

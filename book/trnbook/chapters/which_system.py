@@ -18,7 +18,7 @@ from trnmodel.result import tidy
 from trnmodel.search.choice import Choice
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
-from trnmodel.units import format_digits
+from trnmodel.units import format_digits, format_within
 
 if TYPE_CHECKING:
     from trnmodel.search.compare import Comparison
@@ -91,18 +91,9 @@ def headline(plan: Plan, rented: TokenCosts) -> str:
     best, speed = plan.best, plan.request.tokens_per_s_per_user
     assert best is not None
     gpus = [c for c in plan.gpus if c.valid]
-    rival = (
-        f"{gpus[0].system.name}, {format_digits(gpus[0].tokens_per_s_per_chip, 3)} tokens/s per chip" if gpus else ""
-    )
-    shown = {c.system.id for c in one_per_chip(plan)}
-    priced = [one for one in rented.of("public") if one.system.id in shown and not one.rent.why and np.all(one.valid)]
-    cheap = min(priced, key=lambda one: float(one.generated_usd_per_mtoken), default=None)
-    rent = (
-        f"**To rent today**, {cheap.system.name} is the cheapest of all with a published price, "
-        f"at \\${float(cheap.generated_usd_per_mtoken):.2f} per million tokens."
-        if cheap
-        else "**To rent today**, none of them has a published price."
-    )
+    made = format_digits(gpus[0].tokens_per_s_per_chip, 3) if gpus else ""
+    rival = f"{gpus[0].system.name}, the best GPU, with {made} tokens/s per chip" if gpus else ""
+    rent = _rent(plan, rented)
     low, high = (format_digits(float(end), 2) for end in best.ends(best.FIGURE))
     holds = "all" if best.chance >= 0.9995 else f"{100 * best.chance:.3g} %"
     sure = (
@@ -117,12 +108,29 @@ def headline(plan: Plan, rented: TokenCosts) -> str:
         f"{best.system.name}{announced}, the best Trainium system for `{plan.model.id}` at {speed:,g} tokens/s "
         "per user",
         mark=str(best.basis),
-        rank="Best GPU",
+        rank="Compared with",
         rival=rival,
         alone="" if rival else "no GPU that we know keeps this promise",
         proof="Check against numbers that are not ours",
         more=f"{rent}\n\n{sure}",
     )
+
+
+def _rent(plan: Plan, rented: TokenCosts) -> str:
+    """Return which system has the cheapest tokens to rent, and which of the other makers' systems comes next."""
+    shown = {c.system.id for c in one_per_chip(plan)}
+    lines = [one for one in rented.of("public") if one.system.id in shown and not one.rent.why and np.all(one.valid)]
+    lines.sort(key=lambda one: float(one.generated_usd_per_mtoken))
+    if not lines:
+        return "**To rent today**, none of them has a published price."
+    first, name = lines[0], "generated_usd_per_mtoken"
+    others = [one for one in lines if (one.system.chip.core is None) != (first.system.chip.core is None)]
+    usd = [format_within(float(getattr(one, name)), *map(float, one.ends(name))) for one in (first, *others[:1])]
+    text = f"**To rent today**, {first.system.name} has the cheapest tokens, at \\${usd[0]} per million."
+    if not others:
+        return text
+    kind = "GPU" if others[0].system.chip.core is None else "Trainium system"
+    return f"{text} The cheapest {kind} is {others[0].system.name}, at \\${usd[1]}."
 
 
 def leaders(plan: Plan) -> list[str]:
@@ -152,14 +160,14 @@ def ranking(shown: Sequence[Choice], rented: TokenCosts, owned: Mapping[str, Tok
     Returns
     -------
     table : pandas.DataFrame
-        order, system, chips, tokens_per_s_per_chip with its ends, rent_usd_per_mtoken, owner_usd_per_mtoken, ttft_s,
+        system, order, chips, tokens_per_s_per_chip with its ends, rent_usd_per_mtoken, owner_usd_per_mtoken, ttft_s,
         energy_j_per_token, chance. [-]
     """
     rows = []
     for c in sorted(shown, key=lambda c: -c.tokens_per_s_per_chip):
         better = sum(other.tokens_per_s_per_chip > TIED * c.tokens_per_s_per_chip for other in shown)
         ties = any(other is not c and same(other, c) for other in shown)
-        row: dict[str, Any] = {"order": f"{better + 1}{' =' * ties}", "system": c.system.id, "chips": c.chips}
+        row: dict[str, Any] = {"system": c.system.id, "order": f"{better + 1}{' =' * ties}", "chips": c.chips}
         row |= c.banded("tokens_per_s_per_chip")
         row["rent_usd_per_mtoken"] = float(rented[c.system.id, "public"].generated_usd_per_mtoken)
         row["owner_usd_per_mtoken"] = float(owned[c.system.id][c.system.id, "public"].generated_usd_per_mtoken)
@@ -313,21 +321,25 @@ def flips(changes: Flips | None) -> pd.DataFrame:
 
 
 def command(plan: Plan, users: float, pricing: str) -> str:
-    """Return the command line that gives the same answer, as a block of code.
+    """Return the command line that gives the same answer, and how the best plan is run.
 
     Examples
     --------
     >>> import trnmodel as tm
     >>> plan = tm.plan("llama-3.1-8b", tm.Request(1024, 128, tokens_per_s_per_user=20), "trn2.48xlarge")
-    >>> print(command(plan, 100, "spot").splitlines()[1])
+    >>> print(command(plan, 100, "spot").splitlines()[3])
     trnmodel plan llama-3.1-8b --in 1024 --out 128 --speed 20 --users 100 --pricing spot
     """
-    request = plan.request
-    model = plan.model.path if getattr(plan.model, "path", "") else plan.model.id
-    parts = ["trnmodel plan", str(model), f"--in {request.input_tokens:g}", f"--out {request.output_tokens:g}"]
+    request, best = plan.request, plan.best
+    assert best is not None
+    model = "config.json" if plan.model.path else plan.model.id  # of one's own
+    parts = ["trnmodel plan", model, f"--in {request.input_tokens:g}", f"--out {request.output_tokens:g}"]
     parts += [f"--speed {request.tokens_per_s_per_user:g}", f"--users {users:g}"]
     parts += [] if pricing == "capacity-block" else [f"--pricing {pricing}"]
-    return "```console\n" + " ".join(parts) + "\n```"
+    documented = plan.command and not plan.model.path
+    start = f"It starts with\n\n```console\n{plan.command}\n```" if documented else ""
+    runs = f"The best plan runs `{best.mapping}` on {best.place}. {start}"
+    return "The command line gives the same answer:\n\n```console\n" + " ".join(parts) + f"\n```\n\n{runs}"
 
 
 def errors(rows: pd.DataFrame) -> pd.DataFrame:

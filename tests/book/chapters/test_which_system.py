@@ -102,10 +102,13 @@ def test_the_card_names_the_best_the_rival_and_the_cheapest_to_rent(plan, costs)
     assert (
         f"**{plan.best.tokens_per_s_per_chip:.0f} tokens/s per chip** (extrapolated): {plan.best.system.name}" in card
     )
-    assert f"{plan.gpus[0].system.name}, {plan.gpus[0].tokens_per_s_per_chip:.0f} tokens/s per chip" in card
+    gpu = plan.gpus[0]
+    assert f"{gpu.system.name}, the best GPU, with {gpu.tokens_per_s_per_chip:.0f} tokens/s per chip" in card
     usd = {one.system.name: float(one.generated_usd_per_mtoken) for one in rented.of("public") if not one.rent.why}
-    name = card.partition("**To rent today**, ")[2].partition(" is the cheapest")[0]
-    assert usd[name] == pytest.approx(min(usd.values()), rel=1e-3)
+    first, then = card.partition("**To rent today**, ")[2].split(" The cheapest GPU is ")
+    assert usd[first.partition(" has the cheapest")[0]] == pytest.approx(min(usd.values()), rel=1e-3)
+    gpus = [value for name, value in usd.items() if name in {c.system.name for c in plan.gpus}]
+    assert usd[then.partition(", at ")[0]] == min(gpus)
     assert tables.leaders(plan) == [plan.best.place, plan.gpus[0].place]
 
 
@@ -180,7 +183,8 @@ def test_flips_say_what_would_change_the_order(plan):
 
 def test_the_command_line_is_that_of_the_question(plan):
     lines = tables.command(plan, 1000, "capacity-block").splitlines()
-    assert lines[1] == "trnmodel plan llama-3.3-70b --in 4096 --out 512 --speed 50 --users 1000"
+    assert lines[3] == "trnmodel plan llama-3.3-70b --in 4096 --out 512 --speed 50 --users 1000"
+    assert lines[-1].startswith(f"The best plan runs `{plan.best.mapping}` on {plan.best.place}.")
 
 
 def test_errors_are_those_of_the_table_of_errors():
