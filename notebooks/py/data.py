@@ -28,9 +28,9 @@ from trnbook.chapters import common, guard
 from trnbook.chapters import data as tables
 from trnbook.shared import case
 
-guard.within(0.001, 0.9, change=change)
 facts = tm.facts()
 tables.known(facts, entity, quantity)
+guard.within(0.001, 0.9, change=change)
 
 # %% tags=["hide-input"]
 Markdown(tables.answer(facts))

@@ -91,19 +91,28 @@ def _calls() -> Iterator[Call]:
         "lines": (
             (
                 "x='intensity_flop_per_byte', y='attainable_flop_per_s', color='chip', dash='dtype', shape='dtype', "
-                "choose='dtype'"
+                "choose='dtype', highlight=['Trainium2']"
             ),
-            "choice: x y color dash shape choose; flag: log_x log_y;",
+            "choice: x y color dash shape choose; flag: log_x log_y; any: highlight;",
         ),
-        "bars": ("x='chip', y='time_s', color='dtype'", "choice: x y color;"),
+        "bars": (
+            "x='chip', y='time_s', color='dtype', highlight=['fp8']",
+            "choice: x y color; any: highlight;",
+        ),
         "stacks": ("x='chip', y='time_s', color='dtype', limit='limit_s'", "choice: x y color limit;"),
         "spans": ("start='limit_s', end='time_s', y='chip', color='dtype'", "choice: start end y color;"),
         "waterfall": (
             "before='limit_s', x='time_s', y='chip', color='dtype', label='chip'",
             "choice: before x y color label;",
         ),
-        "ranges": ("x='time_s', y='chip', color='dtype'", "choice: x y color; flag: log_x;"),
-        "scatter": ("x='time_s', y='limit_s', color='chip', label='dtype'", "choice: x y color label;"),
+        "ranges": (
+            "x='time_s', y='chip', color='dtype', highlight=['fp8']",
+            "choice: x y color; flag: log_x; any: highlight;",
+        ),
+        "scatter": (
+            "x='time_s', y='limit_s', color='chip', label='dtype', highlight=['Trainium2']",
+            "choice: x y color label; any: highlight;",
+        ),
         "regions": ("x='tp', y='time_s', color='chip', panel='dtype'", "choice: x y color panel;"),
     }
     for name, (base, kinds) in drawn.items():
@@ -135,7 +144,7 @@ def _calls() -> Iterator[Call]:
         "charts",
         "charts.table",
         "frame=frame(), caption='c', download='d'",
-        "any-frame: frame; text: caption download; flag: file_only",
+        "any-frame: frame; text: caption download; flag: file_only find",
     )
     yield _call("charts", "charts.ours", "labels=['Trainium3 FP8']", "any: labels")
     yield _call(

@@ -28,18 +28,13 @@ JOB = {"running_share": (0.9, (0.8, 0.95)), "useful_share": (0.7, (0.6, 0.75))}
         ({"share": 0.85, "printed": "85%", "used_for": "its restarts"}, True, 0.1 / 0.15, False),
     ],
 )
-def test_a_printed_uptime_beside_the_model(cells, inside, lost_ratio, fair, monkeypatch):
+def test_a_printed_uptime_beside_the_model(cells, inside, lost_ratio, fair):
     """90 % running, 80 to 95; 70 % useful, 60 to 75; a fair prediction is of 4,096 chips or more."""
     plain = {"chips": 4096.0, "measure": "running", "used_for": ""}
     row = msgspec.structs.replace(uptimes.rows()[0], **plain | cells)
-    job = SimpleNamespace(
-        **{name: value for name, (value, _) in JOB.items()}, ends=lambda name: JOB[name][1], mtbf_s=100.0
-    )
-    monkeypatch.setattr(uptimes, "rows", lambda: [row])
-    monkeypatch.setattr(uptimes, "goodput", lambda *given, **more: job)
-    (found,) = uptimes.uptimes().to_dict("records")
+    job = SimpleNamespace(**{name: value for name, (value, _) in JOB.items()}, ends=lambda name: JOB[name][1])
+    (found,) = uptimes.uptimes([row], [job]).to_dict("records")
     assert (bool(found["inside"]), bool(found["fair"])) == (inside, fair)
     assert found["lost_ratio"] == pytest.approx(lost_ratio, nan_ok=True)
     value, ends = JOB["useful_share" if cells.get("measure") == "useful" else "running_share"]
     assert (found["predicted"], found["predicted_low"], found["predicted_high"]) == (value, *ends)
-    assert uptimes.restart_implied_s(row) == pytest.approx(100 * np.log(1 / row.share))

@@ -50,7 +50,8 @@ __all__ += ["spans", "stacks", "table", "topology", "waterfall"]
 
 def highlighted(highlight: Collection[str]) -> list[str]:
     """Return the values of a chart that are not grey, each once; raise ValueError where they are no texts."""
-    return list(dict.fromkeys(listed("highlight", highlight, str))) if highlight != () else []
+    none = isinstance(highlight, tuple | list) and not highlight
+    return [] if none else list(dict.fromkeys(listed("highlight", highlight, str)))
 
 
 def ours(labels: Collection[str]) -> str:
