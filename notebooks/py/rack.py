@@ -37,8 +37,8 @@ tables.front(spec)
 
 # %% [markdown]
 # Compute **trays** hold the chips, and switch trays hold the switches that join them. One rack has several names: AWS sells *Trn3 Gen2
-# UltraServers*, which SemiAnalysis calls *Trainium3 NL72x2 Switched*. NL stands for NeuronLink, and 72x2 for two racks of 72 chips
-# that work as one machine.
+# UltraServers*, which SemiAnalysis calls *Trainium3 NL72x2 Switched*. The letters stand for NeuronLink, and the numbers for two racks of
+# 72 chips that work as one machine.
 #
 # ## The running case
 #

@@ -88,19 +88,20 @@ def answer(times: Times, spec: System, torus: System, public_s: Iterable[Any]) -
         Times of the all-reduce on public software, with switches and on the torus. [s]
     """
     gains = [_ratio(times, reading, ALL_TO_ALL) for reading in dict.fromkeys(key[0] for key in times)]
+    several = len(gains) > 1
     sums = [format_quantity(float(times[USED, ALL_REDUCE, fabric].time_s), "s", 2) for fabric in (SWITCHES, TORUS)]
     public = [format_quantity(float(time_s), "s", 3) for time_s in public_s]
+    band = ", and the range is that of other readings of their lanes" if several else ""
     return common.card(
-        gains[0] if len(gains) == 1 else (gains[0], min(gains), max(gains)),
+        (gains[0], min(gains), max(gains)) if several else f"{gains[0]:.1f} times",
         f"how much faster an all-to-all is within a rack of {spec.name} than in one of {torus.name}",
-        unit="times",
+        unit="times" if several else "",
         mark="ideal",
         rank="In comparison",
         rival=f"an all-reduce takes {sums[0]} with switches and {sums[1]} on the torus",
         proof="Check: numbers that are not ours",
-        more="**How sure?** These are the links alone, and the range is that of other readings of their lanes. Public "
-        f"software takes {public[0]} with switches and {public[1]} on the torus for the all-reduce. We know of no "
-        "collective that was measured on Trainium3. "
+        more=f"**How sure?** These are the links alone{band}. On public software the all-reduce takes {public[0]} with "
+        f"switches and {public[1]} on the torus. We know of no collective that was measured on Trainium3. "
         + ledger.rests_on(*ledger.estimated(torus, "scaleup_bytes_per_s_per_dir")),
     )
 
@@ -307,7 +308,7 @@ def sheets(spec: System, torus: System, judged: pd.DataFrame) -> dict[str, tuple
     both = dict.fromkeys(it.id for it in (spec, torus, systems.system(common.LANE_MAP)))
     contract = evidence.table("collective_contract")
     aside = score.reasons(score.excluded(judged[judged.kind == "collective"]))[["reason", "rows"]]
-    return {
+    tables = {
         "All-to-all of one chip to all others of its rack or domain, one way": ("capacities", compare.capacities(both)),
         "The same by routing: any paths, evenly over the shortest, one path per pair": (
             "routings",
@@ -336,3 +337,4 @@ def sheets(spec: System, torus: System, judged: pd.DataFrame) -> dict[str, tuple
         "Every row of AWS's test, and what it is used for": ("contract", contract),
         "Measured rows that are set aside, and why": ("set-aside", aside),
     }
+    return {what: (name, rows) for what, (name, rows) in tables.items() if len(rows)}
