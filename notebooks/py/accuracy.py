@@ -203,8 +203,8 @@ charts.table(
 # %% [markdown]
 # ```{admonition} Takeaway
 # :class: tip
-# Look up the error of your kind of question with the page left out, and no other. Kernels and training steps are known to a few percent, steps
-# of dense models to a tenth or two, and servers, queues and mixtures of experts only to a factor, which their bands print.
+# Look up the error of your kind of question with the page left out, and no other. In the median, steps of training and kernels are known to less
+# than a tenth and steps of dense models to a seventh. Servers, queues and mixtures of experts are known to a factor, which their bands print.
 # ```
 
 # %% [markdown]

@@ -77,17 +77,18 @@ for model in case.PROMISES:
         systems = tables.both(dispute)  # the system as we have it, and with the other figure
         ours, other = (tm.plan(model, case.request(model), systems=one).best for one in systems)
         moves += tables.move(dispute, ours, other)
-    for where in case.SYSTEMS[::2]:  # what nobody knows of the software, for comparison
-        moves += tables.software(tm.plan(model, case.request(model), systems=where).best)
 
 # %% [markdown]
-# The other two are watts, and move the energy per token:
+# The other two are watts, and move the energy per token. For comparison we add what nobody knows of the software:
 
 # %%
 for model in case.PROMISES:
+    ask = case.request(model)
     for dispute in tables.WATTS:
-        plans = [tm.plan(model, case.request(model), systems=one).best for one in tables.both(dispute)]
+        plans = [tm.plan(model, ask, systems=one).best for one in tables.both(dispute)]
         moves += tables.move(dispute, *plans, of=lambda plan: float(plan.energy().server_j_per_token))
+for model, where in ((model, where) for where in case.SYSTEMS[::2] for model in case.PROMISES):
+    moves += tables.software(tm.plan(model, case.request(model), systems=where).best)
 chart = charts.ranges(
     pd.DataFrame(moves),
     x="ratio",

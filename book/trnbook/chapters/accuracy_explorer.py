@@ -18,7 +18,7 @@ else:
 
 _POINTS = ["question", "chip", "model", "where", "source", "measured", "predicted"]
 _LEVEL = 0.01  # signed error below which the middle prediction leans to no side
-_UNKNOWN = "No published measurement of this question on this chip"
+_UNKNOWN = "This collection has no measurement of this question on this chip"
 
 
 def measured_and_predicted(
@@ -110,10 +110,11 @@ def _said(errors: pd.DataFrame, kinds: list[str]) -> list[Any]:
     one = alt.Chart(alt.InlineData(values=[{}])).transform_calculate(f=f"{json.dumps(table)}[question][chip]")
     known = one.transform_filter("isValid(datum.f)")
     many = [f"(datum.f[{i}] == 1 ? ' {name}' : ' {name}s')" for i, name in enumerate(("configuration", "page"))]
-    rests = f"'median error, of ' + format(datum.f[0], ',') + {many[0]} + ' on ' + datum.f[1] + {many[1]}"
+    rests = f"'median error, of ' + format(datum.f[0], ',') + {many[0]}"
     side = "'the middle one is too ' + (datum.f[4] > 0 ? 'high' : 'low') + ' by ' + format(abs(datum.f[4]), '.2~p')"
     lines = [
-        f"{rests} + ' of measurements'",
+        rests,
+        f"'on ' + datum.f[1] + {many[1]} + ' of measurements'",
         "'nine in ten are within ' + format(datum.f[3], '.2~p')",
         f"abs(datum.f[4]) < {_LEVEL} ? 'as many are too high as too low' : {side}",
     ]
