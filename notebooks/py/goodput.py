@@ -44,7 +44,7 @@ others = {one.name: tm.goodput(one, chips, **ask) for one in machines[1:]}
 tables.answer(job, others, rates)
 
 # %% tags=["hide-input"]
-parts = tables.rack(spec, rates)
+parts = tables.rack(spec, rates, swap)
 without = {
     part: tm.goodput(spec, chips, model=model, swap=swap, fleet=tables.never(rates, part)) for part in parts.part
 }
@@ -96,7 +96,9 @@ timelines.checkpoint_and_restart(tm.goodput(spec, chips, model=model, swap=swap,
 # interval helps against the third term; only a quick restart does. For large losses the library uses Daly's exact share $u$ of time whose
 # work is kept:
 #
-# $$ \tau^* = \sqrt{2\,\delta\,M} , \qquad u = e^{-R/M}\, \frac{\tau}{\tau + \delta}\, \frac{x}{e^x - 1} , \qquad x = \frac{\tau + \delta}{M} . $$
+# $$ \tau^* = \sqrt{2\,\delta\,M} $$
+#
+# $$ u = e^{-R/M}\, \frac{\tau}{\tau + \delta}\, \frac{x}{e^x - 1} , \qquad x = \frac{\tau + \delta}{M} $$
 #
 # Of all chips a share $s$ stands by. For a share $1 - A$ of the time too few chips work, and slow racks bring the mean speed to $v$. This
 # leaves the useful share $G$ of the time of all chips:
@@ -119,8 +121,8 @@ timelines.checkpoint_and_restart(tm.goodput(spec, chips, model=model, swap=swap,
 #
 # With its optimizer the model makes a checkpoint of 6.5 TB. We assume that it is written in 6.2 s, and that a restart takes 546 s:
 #
-# $$ \tau^* = \sqrt{2 \times 6.2 \times 11{,}135} = 371\ \text{s} , \qquad
-#    \text{lost} = \frac{6.2}{371} + \frac{371}{22{,}270} + \frac{546}{11{,}135} = 8.2\ \% . $$
+# $$ \begin{aligned} \tau^* &= \sqrt{2 \times 6.2 \times 11{,}135} = 371\ \text{s} \\
+#    \text{lost} &= \frac{6.2}{371} + \frac{371}{22{,}270} + \frac{546}{11{,}135} = 8.2\ \% \end{aligned} $$
 #
 # Meta printed an effective training time of more than 90 %.
 

@@ -68,8 +68,8 @@ charts.ranges(
 )
 
 # %% [markdown]
-# A bar spans what is uncertain; a system that cannot keep the promise has no mark. Watts per chip differ little, so the order is mostly
-# one of speed: whoever makes a token in less chip time takes fewer joules for it.
+# A bar spans what is uncertain; a system that cannot keep the promise has no mark. Joules are watts times the chip time of a token, so a faster
+# chip takes fewer joules only if it does not draw as much more.
 #
 # ## The running case
 #
@@ -137,7 +137,8 @@ flows.where_a_joule_goes(best.energy(**tables.settings(spec, assumed)))
 #
 # We assume an idle share of 0.28. The supplies take three percent and the host 170 W:
 #
-# $$ P_\text{chip} = 850\,(0.28 + 0.72 \tanh 0.98) = 700\ \text{W}, \qquad P_\text{server} = 1.029 \times 700 + 170 = 890\ \text{W} . $$
+# $$ \begin{aligned} P_\text{chip} &= 850\,(0.28 + 0.72 \tanh 0.98) = 700\ \text{W} \\
+#    P_\text{server} &= 1.029 \times 700 + 170 = 890\ \text{W} \end{aligned} $$
 #
 # Prompts keep the chip busier, so with them the server draws 947 W on average. It makes 268 tokens/s, which is $947 / 268 = 3.5$ J per token.
 
@@ -150,7 +151,8 @@ assert np.allclose([step.chip_w, step.server_w], [chip_w, 1.029 * chip_w + 170],
 # %% [markdown]
 # ## Our line of the running case
 #
-# The library does the same for each column of the case. Watts differ little; tokens per second differ a lot, and the joules follow them.
+# The library does the same for each column. For the dense model Trainium3 draws more and makes more, in nearly the same proportion. For the
+# mixture of experts the tokens per second differ far more than the watts, and the joules follow them.
 
 # %%
 lines, (line,) = [], [one for one in case.LINES if one.chapter == "power"]
@@ -166,8 +168,8 @@ charts.table(tables.of_the_case(lines), caption=said, download="case-joules")
 # ## From watts drawn to watts provisioned
 #
 # More is provisioned than is drawn, because a rack must survive its worst minute, and because storage, network and reserve need power
-# too. For AWS chips we provision the TDP times the ratio of GB200 NVL72, the one rack with a scale-up switch whose provisioned power
-# is printed. Racks cooled by liquid stand at a site with chillers, others at one cooled by outside air. PUE of the hottest day is an
+# too. For AWS chips we assume the same ratio of provisioned power to TDP as for GB200 NVL72, the one rack with a scale-up switch for which it is
+# printed. Racks cooled by liquid stand at a site with chillers, others at one cooled by outside air. PUE of the hottest day is an
 # analyst's estimate; AWS prints that of a year.
 
 # %%
@@ -200,8 +202,8 @@ charts.scatter(
 )
 
 # %% [markdown]
-# The law follows GPUs, and predicts too much where they draw little. No point is a chip of AWS, for none has been published. That
-# Trainium behaves alike is an assumption, and one wall meter beside one run would replace it.
+# The law follows GPUs, and predicts too much where they draw little. No point is a chip of AWS, because no such measurement is published.
+# That Trainium behaves alike is an assumption, and one wall meter beside one run would replace it.
 #
 # ## What moves the answer
 #
@@ -233,8 +235,8 @@ charts.ranges(bars, x="server_j_per_token", y="which", log_x=True, **said)
 # %% [markdown]
 # ```{admonition} Takeaway
 # :class: tip
-# Ask of every joule where the meter stood and how fast each user was served. Tokens per second decide joules per token more than watts
-# do, and provisioned watts decide how many chips a site holds.
+# Ask of every joule where the meter stood and how fast each user was served. A chip that waits for its software draws most of its power all
+# the same. Provisioned watts, not drawn ones, decide how many chips a site holds.
 # ```
 
 # %% [markdown]

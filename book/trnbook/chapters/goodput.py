@@ -20,7 +20,7 @@ from trnmodel.reliability.goodput import COUNTED, Goodput
 from trnmodel.reliability.redundancy import SWAPS, guards, rack_alternatives
 from trnmodel.search.capacity import Capacity
 from trnmodel.search.sensitivity import Sensitivity
-from trnmodel.units import YEAR, counted, format_duration, format_within
+from trnmodel.units import YEAR, counted, format_digits, format_duration, format_within
 
 CAUSES: Mapping[str, str] = {
     "chip": "chips with memory",
@@ -55,8 +55,9 @@ INPUTS: Mapping[str, str] = {
     "checkpoint_bytes_per_s": "rate of a checkpoint",
     "exposed_share": "share that waits for links",
 }
+BORROWED = "borrowed"
 SIZES = (1024, 4096, 16_384, 65_536)  # chips of the jobs of a table
-MOVED = 0.01  # of the time, below which an input moves little
+MOVED = 0.06  # of what is lost, below which an input moves little
 LEAST, NEARLY = 0.01, 0.5  # per cent below which a share, and a loss, are printed as bounds
 
 
@@ -82,7 +83,7 @@ def check(system: str, systems: Iterable[str], chips: float, swap: str, fleet: s
     return list(specs.values()), read_fleet(fleet)
 
 
-def _counts(spec: System) -> dict[str, tuple[float, bool]]:
+def _counts(spec: System, swap: str) -> dict[str, tuple[float, bool]]:
     """Return lanes, switches and cables of one rack that fail by themselves, and whether a spare takes over."""
     racks = 1.0 if np.isnan(spec.racks) else float(spec.racks)
     counts: dict[str, tuple[float, bool]] = {}
@@ -91,15 +92,15 @@ def _counts(spec: System) -> dict[str, tuple[float, bool]]:
         for name, each in ((LANES, one.lanes), (SWITCHES, one.switches), (CABLES, one.cables)):
             if each:
                 number, spared = counts.get(name, (0.0, True))
-                counts[name] = number + parts * each, spared and one.spares > 0
+                counts[name] = number + parts * each, spared and one.spares > 0 and swap == "hot"
     return counts
 
 
-def rack(spec: System, fleet: Fleet) -> pd.DataFrame:
+def rack(spec: System, fleet: Fleet, swap: str = "hot") -> pd.DataFrame:
     """Return what fails in one rack in a year by part, most often first: part, number, failures_per_year, spared.
 
     Interruptions of chips are shared out by cause as the fleet counted them, or as Llama 3's fleet did. A server or a
-    domain whose racks no source counts is one rack.
+    domain whose racks no source counts is one rack. A spare covers nothing where its rack is drained.
 
     Examples
     --------
@@ -113,7 +114,7 @@ def rack(spec: System, fleet: Fleet) -> pd.DataFrame:
         Part(CAUSES[name], chips, share * own, share * ends[0], share * ends[1], False)
         for name, share in causes.items()
     ]
-    for name, (number, spared) in _counts(spec).items():
+    for name, (number, spared) in _counts(spec, swap).items():
         parts.append(Part(name, number, fleet.at(RATES[name]), *fleet.range(RATES[name]), spared))
     rows = [
         {"part": one.name, "number": one.number, "spared": one.spared}
@@ -168,16 +169,23 @@ def answer(job: Goodput, others: Mapping[str, Goodput], fleet: Fleet) -> Markdow
     return Markdown(
         common.card(
             shares if percent(job)[0].isdigit() else percent(job),
-            f"of chip time is useful when {chips} of {job.system.name} train `{model}`, with {HOW[job.swap]}",
+            f"of chip time is useful in training `{model}` on {chips} of {job.system.name}, with {HOW[job.swap]}",
             unit="%",
             mark=str(job.basis),
             rival=f"{name} keeps {100 * float(best.goodput):.3g}%" if others else "",
             rank="Next best" if less else "Ahead of it",
             alone="" if others else "no other system was asked for",
             proof="Check against jobs whose uptime was printed",
-            more="**How sure is this?** No failure rate of Trainium2 or Trainium3 is published. Rates are those of "
-            "other fleets, and every rack has the same ones.\n\n" + ledger.rests_on(*ledger.estimated(fleet, *INPUTS)),
+            more="**How sure is this?** No failure rate of Trainium2 or Trainium3 is published. Rates are "
+            f"{_whose(fleet)}, and every rack has the same ones.\n\n"
+            + ledger.rests_on(*ledger.estimated(fleet, *INPUTS)),
         )
+    )
+
+
+def _whose(fleet: Fleet) -> str:
+    return (
+        "borrowed from other fleets" if fleet.id == BORROWED else f"those of {fleet.name}, borrowed where it has none"
     )
 
 
@@ -191,20 +199,32 @@ def percent(job: Goodput, basis: str = "") -> str:
     return format_within(value, low if low > LEAST else 0.0, high, "%", basis).replace(" %", "%")
 
 
+def short(spec: System) -> str:
+    """Return the name of a system without its generation, where a rack's name is left.
+
+    Examples
+    --------
+    >>> short(read_system("trn3-nl72x2-pcie160")), short(read_system("hgx-h100"))
+    ('NL72x2', '8 x H100 SXM')
+    """
+    return spec.name.removeprefix("Trainium3 ").removesuffix(" Switched")
+
+
 def variants(specs: Iterable[System]) -> dict[str, tuple[System, str]]:
     """Return each system with trays swapped, with other numbers of switch trays, and with racks drained, by a label.
 
     Examples
     --------
-    >>> list(variants([read_system("trn3-nl32x2-pcie160")]))[1]
-    'Trainium3 NL32x2 Switched, 5 switch trays'
+    >>> list(variants([read_system("trn3-nl32x2-pcie160")]))
+    ['NL32x2, trays swapped', 'NL32x2, 5 switch trays', 'NL32x2, racks drained']
     """
     bars = {}
     for spec in specs:
-        bars[f"{spec.name}, {HOW['hot']}"] = spec, "hot"
+        name = short(spec)
+        bars[f"{name}, {HOW['hot']}"] = spec, "hot"
         others = {how: one for how, one in rack_alternatives(spec).items() if how[:1].isdigit()}
-        bars |= {f"{spec.name}, {how}": (one, "hot") for how, one in others.items()}
-        bars[f"{spec.name}, {HOW['drain']}"] = spec, "drain"
+        bars |= {f"{name}, {how}": (one, "hot") for how, one in others.items()}
+        bars[f"{name}, {HOW['drain']}"] = spec, "drain"
     return bars
 
 
@@ -270,7 +290,7 @@ def hours(model: str, system: str, capacity: Capacity) -> pd.DataFrame:
     table = capacity.losses()
     joined = table.cause.where(table.cause.isin(["chip", "links and switches"]), "host, network, software")
     summed = table.groupby(joined, sort=False).h_per_year.sum()
-    name = f"{model}, {read_system(system).name}"
+    name = f"{model}, {short(read_system(system))}"
     return pd.DataFrame({"of": name, "cause": summed.index, "lost_h": summed.to_numpy()})
 
 
@@ -285,7 +305,7 @@ def rules(job: Goodput, lost: Mapping[str, Goodput]) -> pd.DataFrame:
 def tornado(draws: Sensitivity) -> pd.DataFrame:
     """Return the lost share with each input at its 5th and 95th percentile, the widest first: which, and its ends."""
     table, value = draws.tornado(), float(draws.percentiles().value[0])
-    table = table[table.swing > MOVED].reset_index(drop=True)
+    table = table[table.swing >= min(MOVED * (1 - value), table.swing.max())].reset_index(drop=True)
     ends = 1 - table[["answer_low", "answer_high"]]
     rows = {"which": table.input.str.removeprefix("fleet.").map(INPUTS), "lost_share": 1 - value}
     return pd.DataFrame(rows | {"lost_share_low": ends.min(axis=1), "lost_share_high": ends.max(axis=1)})
@@ -294,7 +314,8 @@ def tornado(draws: Sensitivity) -> pd.DataFrame:
 def spread(draws: Sensitivity) -> str:
     """Return as a subtitle between which values nine of ten draws of all inputs lie."""
     cuts = draws.percentiles().iloc[0]
-    return f"nine of ten draws of all inputs lose between {1 - cuts.p95:.0%} and {1 - cuts.p5:.0%}"
+    low, high = (format_digits(100 * (1 - float(end)), 2) for end in (cuts.p95, cuts.p5))
+    return f"nine of ten draws of all inputs lose between {low}% and {high}%"
 
 
 def sources(fleet: Fleet, used: Iterable[str]) -> list[str]:

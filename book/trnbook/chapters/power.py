@@ -136,8 +136,8 @@ def planned(rows: pd.DataFrame) -> pd.DataFrame:
 def answer(rows: pd.DataFrame, plan: Choice, e: RequestEnergy, assume: Sequence[str] = ()) -> Markdown:
     """Return the card that opens the chapter, with the system that takes fewest joules of the others."""
     name, spec, chip = plan.question.model.id, plan.system, plan.system.chip
-    at = rows[rows.model == rows.model.iloc[0]].dropna(subset=SPENT[0])
-    mine, others = at[at.system == spec.id].iloc[0], at[at.system != spec.id].sort_values(SPENT[0])
+    mine = row(name, spec.id, plan, e)
+    others = rows[(rows.model == name) & (rows.system != spec.id)].dropna(subset=SPENT[0]).sort_values(SPENT[0])
     least = others.iloc[0] if len(others) else None
     power = facilities.power(chip)
     fields = "idle_share compute_activity hbm_activity chip_width host_w_per_chip server_ratio".split()
@@ -146,12 +146,13 @@ def answer(rows: pd.DataFrame, plan: Choice, e: RequestEnergy, assume: Sequence[
     return Markdown(
         common.card(
             [float(mine[column]) for column in SPENT],
-            f"energy at the server of a token of `{name}` on {spec.name}, its share of the prompt included",
+            f"energy at the server of a token of `{name}` on {spec.name}, with its share of the prompt; "
+            f"a chip draws {_two(mine['server_w']):,.0f} W there",
             unit="J/token",
-            mark=str(mine.basis),
+            mark=mine["basis"],
             rival=f"{read_system(least.system).name} takes {least[SPENT[0]]:.2g} J/token" if least is not None else "",
             rank="Ahead of it" if less else "Next best",
-            alone="" if least is not None else "no other system that was asked for keeps the promise",
+            alone="" if least is not None else "no other system that was asked keeps the promise",
             proof="Check against watts that were measured",
             more=f"**How sure is this?** {_sure(chip)} The range moves all inputs to their ends at once.\n\n"
             + (f"**Assumed in this run:** {'; '.join(assume)}.\n\n" if assume else "")
@@ -240,7 +241,7 @@ def _open(power: Power) -> Power:
 def tornado(draws: Sensitivity) -> pd.DataFrame:
     """Return joules per token with each input at its 5th and 95th percentile, the widest first: which, and joules."""
     bars, value = draws.tornado(), float(draws.percentiles().value[0])
-    bars = bars[bars.swing > MOVED * value].reset_index(drop=True)
+    bars = bars[bars.swing >= min(MOVED * value, bars.swing.max())].reset_index(drop=True)
     ends = bars[["answer_low", "answer_high"]]
     named = [INPUTS.get(name, "energy of a narrow operation") for name in bars.input]
     rows = {"which": named, SPENT[0]: value, SPENT[1]: ends.min(axis=1), SPENT[2]: ends.max(axis=1)}
