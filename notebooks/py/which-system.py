@@ -211,7 +211,7 @@ month = sized.capacity_of(sized.for_rent or sized.best).bill()
 Markdown(tables.hosted(month))
 
 # %% [markdown]
-# The bill of an owner should lie near their prices, and below them if they earn money.
+# An owner's bill in the table above should lie below the prices of sellers who earn money, but not far below the lowest.
 #
 # ## What is left out
 #

@@ -125,7 +125,10 @@ def _rent(plan: Plan, rented: TokenCosts) -> str:
         return "**To rent today**, none of them has a published price."
     first, name = lines[0], "generated_usd_per_mtoken"
     others = [one for one in lines if (one.system.chip.core is None) != (first.system.chip.core is None)]
-    usd = [format_within(float(getattr(one, name)), *map(float, one.ends(name))) for one in (first, *others[:1])]
+    usd = list[str]()
+    for one in (first, *others[:1]):
+        low, high = (float(end) for end in one.ends(name))
+        usd.append(format_within(float(getattr(one, name)), low, high))
     text = f"**To rent today**, {first.system.name} has the cheapest tokens, at \\${usd[0]} per million."
     if not others:
         return text
