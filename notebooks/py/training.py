@@ -30,14 +30,16 @@ from IPython.display import Markdown, display
 
 import trnmodel as tm
 from trnbook import charts
-from trnbook.chapters import common
+from trnbook.chapters import common, guard
 from trnbook.chapters import training as tables
 from trnbook.drawings import timelines
 from trnbook.shared import case
 
 m, spec = tm.model(model), tm.system(system)
 job = {"tokens": tokens, "seq": seq, "global_batch": global_batch}
-tables.check(m, spec, precision, chips=chips, **job)
+guard.within(1, 1e7, chips=chips, seq=seq)
+guard.computes(spec.chip, precision=precision)
+tables.check(m, **job)
 tables.owned_and_rented(owner, pricing)
 
 

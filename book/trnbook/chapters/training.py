@@ -38,16 +38,13 @@ ERRORS = load.DATA / "evidence" / "residuals_runs.csv"
 Runs = Mapping[tuple[str, str], TrainRun]
 
 
-def check(model: Transformer, system: System, precision: str, **numbers: float) -> None:
-    """Check the parameters of the chapter, which asks for at least one step of tokens."""
-    sequences = numbers["seq"] * numbers["global_batch"]
-    guard.within(1, 1e18, tokens=numbers["tokens"])
-    guard.within(1, 1e7, chips=numbers["chips"], seq=numbers["seq"])
-    guard.within(1, 1e9, global_batch=numbers["global_batch"])
-    few = f"tokens = {numbers['tokens']:g} are fewer than the {sequences:,.0f} of one step"
-    guard.need(numbers["tokens"] >= sequences, few)
-    guard.spans(numbers["seq"], model=model)
-    guard.computes(system.chip, precision=precision)
+def check(model: Transformer, tokens: float, seq: float, global_batch: float) -> None:
+    """Check the budget and the sizes of a step: a run has at least one, of sequences that the model takes."""
+    guard.within(1, 1e18, tokens=tokens)
+    guard.within(1, 1e9, global_batch=global_batch)
+    few = f"tokens = {tokens:g} are fewer than the {seq * global_batch:,.0f} of one step"
+    guard.need(tokens >= seq * global_batch, few)
+    guard.spans(seq, model=model)
 
 
 def owned_and_rented(owner: str, pricing: str) -> None:

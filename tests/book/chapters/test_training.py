@@ -201,7 +201,7 @@ def test_errors_are_those_of_the_evidence():
 
 
 def test_what_does_not_fit_and_what_cannot_be_asked_is_refused_in_a_line():
-    """A model of 405 billion parameters on eight GPUs; AMD without public software; formats that a chip lacks."""
+    """A model of 405 billion parameters on eight GPUs; AMD without public software; sequences that are too long."""
     with pytest.raises(
         ImpossibleError, match=r"does not fit in memory; the fullest rank lacks [\d.e+]+ GiB"
     ) as refused:
@@ -209,11 +209,11 @@ def test_what_does_not_fit_and_what_cannot_be_asked_is_refused_in_a_line():
     assert "\n" not in str(refused.value)
     with pytest.raises(UnanswerableError, match="system = 'mi355x-8'"):
         tables.first(run_on, AMD)
-    spec, model = tm.system(OLD), tm.model(DENSE)
+    model = tm.model(DENSE)
     with pytest.raises(UnanswerableError, match="tokens = 1 are fewer than the 4,194,304 of one step"):
-        tables.check(model, spec, "bf16", chips=1, **JOB | {"tokens": 1.0})
-    with pytest.raises(UnanswerableError, match="computes in mxfp8"):
-        tables.check(model, spec, "mxfp8", chips=1, **JOB)
+        tables.check(model, **JOB | {"tokens": 1.0})
+    with pytest.raises(UnanswerableError, match="ends at 131072 tokens; 200000 are asked for"):
+        tables.check(model, 1e12, 200_000, 1)
     with pytest.raises(UnanswerableError, match="owner = 'x' must be one of"):
         tables.owned_and_rented("x", "spot")
 
