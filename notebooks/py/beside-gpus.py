@@ -59,11 +59,11 @@ for name, m in models.items():
 # %% tags=["hide-input"]
 tables.must_fit(sides, mine)
 answers = {name: tables.measures(side, costs[name], joules[name]) for name, side in sides.items()}
-display(Markdown(tables.answer(answers, mine)), tables.orders(answers))
+display(Markdown(tables.answer(answers, sides, mine)), tables.orders(answers))
 
 # %% [markdown]
-# **How sure is this?** It is a prediction. Nobody has measured this very service on all of these systems, and the bands further down are wide
-# and overlap. What can be relied on is that the three orders differ, and why.
+# Each column has its own order, because a fast chip may be dear and a slow one may draw few watts. The chapter derives the three columns, asks again
+# on other terms, and checks them against measured runs of both makers.
 #
 # ## The running case
 #
@@ -197,7 +197,7 @@ charts.ranges(
 #   NVIDIA's software with wider bands, because nobody published enough of their steps. Trainium3 runs on those of Trainium2.
 # - **Who measured.** Runs on Trainium2 come mostly from its users, and fewer from Amazon. Runs on GPUs come mostly from ML.ENERGY, a
 #   leaderboard of the University of Michigan, and the rest from NVIDIA and SemiAnalysis.
-# - **What is assumed.** Where a figure of a chip is unknown, its band is wider and its value is not lower.
+# - **What is assumed.** Where nobody measured a chip, it takes the constants of the nearest one, and its band is wider.
 #
 # A thousand *draws* replace what nobody knows by a guess, the same guess for systems that run the same software. The table gives the share
 # of draws in which a system leads per chip, and what its figures rest on. A wide band leads more often, because it also reaches higher.

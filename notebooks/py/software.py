@@ -78,8 +78,8 @@ case.table("software")
 #
 # ## The idea: software adds waiting
 #
-# Software does not change how many bytes a step must read. It reads them more slowly, adds bytes that nobody needs, and leaves times in which
-# nothing is read at all. The cell runs the decode step of the public plan on each kind.
+# A step must read the same bytes on any software. Software reads them more slowly, adds bytes that nobody needs, and leaves times in which
+# nothing is read. The cell runs the decode step of the public plan on each kind.
 
 # %%
 steps = {}
@@ -204,8 +204,7 @@ charts.ranges(
 # ## Check: what changes of software gained
 #
 # A gap says what could be gained, and not whether anybody gains it. So we collected pairs of published figures that differ by one change of
-# software, by a rule and not by their result. The table counts them all. Of those whose two figures we can predict, the chart sets the
-# measured speedup against ours.
+# software, by a rule and not by their result. The table counts all of them, and the chart shows those that we can predict.
 
 # %%
 pairs = tables.pairs(tm.validation())
@@ -225,9 +224,9 @@ display(
 )
 
 # %% [markdown]
-# Our constants know what a graph pads, how exchanges run and what a format reads. A new release or a better kernel moves no constant, so that we
-# predict no change; most such changes are small, and some made a run slower. The hand-tuned scenario has another check. Times of experts that
-# are spread wide over GPUs were published. We leave out one at a time and set the constants from the others.
+# Our constants know what a graph pads, how exchanges run and what a format reads. A release or a better kernel moves none of them; most such changes
+# are small, and some made a run slower. The hand-tuned scenario has a check too: of published times of experts spread wide over GPUs we leave out
+# one at a time.
 
 # %% tags=["hide-input"]
 wide = tables.wide_experts()

@@ -28,7 +28,7 @@ from trnmodel.steps.request import Request
 from trnmodel.units import MS, US, format_digits
 
 CHIP, DOLLAR, JOULE = MEASURES = ("tokens_per_s_per_chip", "usd_per_mtoken", "server_j_per_token")
-HEADS = {CHIP: "tokens/s per chip", DOLLAR: "$ per million tokens", JOULE: "J per token"}
+HEADS = {CHIP: "tokens/s per chip", DOLLAR: "owner's $ per million tokens", JOULE: "J per token"}
 SHORT = {CHIP: "per chip", DOLLAR: "per dollar", JOULE: "per joule"}
 TIMES = "times_the_best_rival"
 BORROWED = "those of other chips"  # in the reason of an energy whose watts no row of the chip gives
@@ -146,8 +146,8 @@ def _ratios(times: Mapping[str, float]) -> str:
     return ", ".join(f"{x:.2f} × {SHORT[name]}" for name, x in times.items() if x == x)
 
 
-def answer(tables: Mapping[str, pd.DataFrame], system: str) -> str:
-    """Return the card of the chapter: how the system stands to the best rival by chip, dollar and joule."""
+def answer(tables: Mapping[str, pd.DataFrame], sides: Mapping[str, Comparison], system: str) -> str:
+    """Return the card of the chapter: how the system stands to the best rival by chip, dollar and joule, how sure."""
     (model, first), (other, second) = tables.items()
     name, one, two = read_system(system).name, advantage(first, system), advantage(second, system)
     none = "no comparison, for one side breaks the promise"
@@ -158,7 +158,21 @@ def answer(tables: Mapping[str, pd.DataFrame], system: str) -> str:
         rival=f"{_ratios(two) or none}, with `{other}`",
         rank="In comparison",
         proof="Check: measured runs of both makers",
+        more="**How sure is this?** Nobody has measured this service on all of these systems. "
+        + _spread(sides[model], system),
     )
+
+
+def _spread(side: Comparison, system: str) -> str:
+    """Return in words between which ends the ratio per chip lies over the common draws; empty where one is missing."""
+    rival = best_rival(side)
+    if not rival or system not in {c.system.id for c in side.at()}:
+        return ""
+    pair = side.difference(system, rival)
+    if np.isnan(pair.low):
+        return ""
+    ends = " and ".join(format_digits(1 + end, 2) for end in (pair.low, pair.high))
+    return f"In nine of ten draws of what is unknown of the software, the ratio per chip lies between {ends}."
 
 
 def orders(tables: Mapping[str, pd.DataFrame]) -> Drawing:

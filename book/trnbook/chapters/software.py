@@ -21,7 +21,7 @@ from trnmodel.search.choice import Choice
 from trnmodel.search.compare import Comparison
 from trnmodel.search.gaps import LAST, MECHANISMS, TRAINING_MECHANISMS, SoftwareGap
 from trnmodel.steps.answers import Step
-from trnmodel.units import format_digits
+from trnmodel.units import counted, format_digits
 
 if TYPE_CHECKING:
     import altair as alt
@@ -232,7 +232,9 @@ def beaten(table: pd.DataFrame, model: str) -> str:
     at = table[table.model == model].set_index("which").share_of_ideal
     rivals = at[at.index.str.startswith("ties with ")]
     reached = at[at.index.str.endswith(", public")].max()
-    return f"Public software beats {int((rivals < reached).sum())} of {len(rivals)} rivals with {model}"
+    if not len(rivals) or np.isnan(reached):
+        return f"Not both sides keep the promise with {model}"
+    return f"Public software beats {int((rivals < reached).sum())} of {counted(len(rivals), 'rival')} with {model}"
 
 
 def pairs(validation: pd.DataFrame) -> pd.DataFrame:
