@@ -25,11 +25,12 @@ from trnbook import charts
 from trnbook.chapters import accuracy as tables
 from trnbook.chapters import accuracy_explorer as explorer
 from trnbook.chapters import guard
+from trnbook.shared import errors
 
-guard.one_of(list(tables.QUESTIONS)[:-1], question=question)
-guard.one_of(tables.CHIPS, on_chip=on_chip)
-unseen = tables.left_out()
-by_chip = tables.by_chip(unseen)
+guard.one_of(list(errors.QUESTIONS)[:-1], question=question)
+guard.one_of(errors.CHIPS, on_chip=on_chip)
+unseen = errors.left_out()
+by_chip = errors.by_chip(unseen)
 
 # %% tags=["hide-input"]
 Markdown(tables.answer(by_chip, question))
@@ -175,9 +176,9 @@ display(chart, Markdown(tables.products_sentence()))
 # Many questions have a target for their median. These miss theirs, and for each of them we say which measurement would help.
 
 # %% tags=["hide-input"]
-errors = tables.by_group()
+by_group = tables.by_group()
 charts.table(
-    tables.missed(errors),
+    tables.missed(by_group),
     caption="Targets that are missed with the page left out, and what would close each",
     download="missed",
 )
@@ -249,7 +250,7 @@ charts.table(
 # %% tags=["hide-input"]
 files = {
     "From published rows to votes": (tables.funnel(rows), "votes"),
-    "Every group and split": (errors, "accuracy"),
+    "Every group and split": (by_group, "accuracy"),
     "Blind errors by group, and those of today": (blind, "blind"),
     "Reasons why predicted rows do not count": (tables.asides(rows), "excluded-reasons"),
     "Sources that carry the error of a question": (tables.lab_table("errors_by_source"), "by-source"),

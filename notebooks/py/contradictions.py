@@ -24,10 +24,12 @@ from IPython.display import Markdown, display
 import trnmodel as tm
 from trnbook import charts
 from trnbook.chapters import contradictions as tables
+from trnbook.chapters import guard
 from trnbook.shared import case, ledger
 
 facts = tm.facts()
-tables.known(facts, entity, quantity)
+why = tables.undisputed(facts, entity, quantity)
+guard.need(not why, why)
 rack = tm.system("trn3-nl72x2-pcie160")
 
 # %% tags=["hide-input"]

@@ -27,13 +27,14 @@ from IPython.display import display
 
 import trnmodel as tm
 from trnbook import charts
-from trnbook.chapters import common
+from trnbook.chapters import common, guard
 from trnbook.chapters import goodput as tables
 from trnbook.chapters import goodput_uptimes as uptimes
 from trnbook.drawings import timelines
 from trnbook.shared import case
 
-machines, rates = tables.check(system, systems, chips, swap, fleet)
+machines, rates = tables.check(system, systems, swap, fleet)
+guard.within(1, 1e6, chips=chips)
 spec, ask = machines[0], {"model": model, "fleet": rates, "swap": swap}
 
 # %%

@@ -36,13 +36,13 @@ from trnbook.chapters.power_rack import rack_power
 from trnbook.drawings import flows
 from trnbook.shared import case
 
+promises = tables.promises(model, experts_model, tokens_per_s_per_user, input_tokens + output_tokens)
+machines, assumed = tables.machines([system, *systems], assume)
 guard.within(1, 1e9, input_tokens=input_tokens, output_tokens=output_tokens)
 guard.within(1e-3, 1e6, tokens_per_s_per_user=tokens_per_s_per_user)
-promises = tables.promises(model, experts_model, tokens_per_s_per_user, input_tokens + output_tokens)
 requests = {
     name: tm.Request(input_tokens, output_tokens, tokens_per_s_per_user=speed) for name, speed in promises.items()
 }
-machines, assumed = tables.machines([system, *systems], assume)
 spec = machines[0]
 tables.reached(tm.plan(model, requests[model], spec).best, spec)
 

@@ -37,10 +37,10 @@ from trnbook.shared import case
 
 m, spec = tm.model(model), tm.system(system)
 job = {"tokens": tokens, "seq": seq, "global_batch": global_batch}
-guard.within(1, 1e7, chips=chips, seq=seq)
-guard.computes(spec.chip, precision=precision)
 tables.check(m, **job)
 tables.owned_and_rented(owner, pricing)
+guard.within(1, 1e7, chips=chips, seq=seq)
+guard.computes(spec.chip, precision=precision)
 
 
 # %%

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
 
 from trnbook.chapters import common
+from trnbook.shared.errors import (
+    ANY,
+    CHIPS,
+    COVERAGE,
+    OTHER,
+    QUESTIONS,
+    RUNS,
+    by_chip,
+    question_of,
+)
 from trnmodel.catalog import load
 from trnmodel.catalog.load import DATA
 from trnmodel.evidence.grounds import part
@@ -20,9 +30,7 @@ from trnmodel.steps.answers import Step
 from trnmodel.units import MS
 
 _FOLDER = DATA / "evidence"
-BLIND, PAGES, RUNS, FITS, COVERAGE = (
-    _FOLDER / f"{name}.csv" for name in ("blind", "residuals_pages", "residuals_runs", "residuals", "coverage")
-)
+BLIND, FITS = (_FOLDER / f"{name}.csv" for name in ("blind", "residuals"))
 TITLES = {  # names of a model's parts in the table of blind errors
     "decode": "decode",
     "prefill": "time to first token",
@@ -35,34 +43,6 @@ TITLES = {  # names of a model's parts in the table of blind errors
     "bytes": "bytes read",
 }
 KINDS = {"dense": "dense", "expert": "experts", "hybrid": "hybrids"}
-QUESTIONS: Mapping[str, str] = {  # kinds of questions, with the unit in which they are drawn
-    "time per output token": "s",
-    "first token": "s",
-    "time per output token under load": "s",
-    "first token in a queue": "s",
-    "throughput": "tokens/s",
-    "whole request": "s",
-    "pass of an encoder": "s",
-    "step of training": "s",
-    "power of a GPU": "W",
-    "collective": "s",
-    "kernel": "s",
-    "profiles, memory and others": "",
-}
-_OTHER = list(QUESTIONS)[-1]
-_OF_MEANING = {
-    **dict.fromkeys(("decode-step", "decode-throughput"), "time per output token"),
-    **dict.fromkeys(("prefill", "one-prefill", "batch-prefill", "reprefill-throughput"), "first token"),
-    "loaded-step": "time per output token under load",
-    **dict.fromkeys(("queued-prefill", "burst-prefill"), "first token in a queue"),
-    **dict.fromkeys(("served-throughput", "served-requests", "served-input-throughput"), "throughput"),
-    **dict.fromkeys(("generated-throughput", "generated-throughput-batch", "total-throughput"), "throughput"),
-    **dict.fromkeys(("request-latency", "run-per-output-token", "run-per-token"), "whole request"),
-    **dict.fromkeys(("loaded-request", "loaded-per-token"), "whole request"),
-    "forward": "pass of an encoder",
-    "energy-watts": "power of a GPU",
-}
-_OTHER_USES = ("GPUs in tables of Trainium", "steps cut into graphs")
 _OF_GROUP = {  # of the intervals that were held to a page left out
     **dict.fromkeys(("decode", "expert-decode"), "time per output token"),
     **dict.fromkeys(("prefill", "expert-prefill"), "first token"),
@@ -74,46 +54,6 @@ _OF_GROUP = {  # of the intervals that were held to a page left out
     **dict.fromkeys(("collective", "collective, host", "collective, slots"), "collective"),
     **dict.fromkeys(("kernel, stack-nki", "framework-trace", "framework-compile"), "kernel"),
 }
-ANY, ELSEWHERE = "all chips", "GPUs and TPUs"
-CHIPS = (ANY, "Trainium1", "Trainium2", "Trainium3", "Inferentia2", ELSEWHERE)
-
-
-def question_of(use: str, meaning: str) -> str:
-    """Return the kind of question that a row asks, by its use and its meaning.
-
-    Examples
-    --------
-    >>> question_of("model", "decode-step"), question_of("tuned-gemm", "kernel-time"), question_of("memory", "")
-    ('time per output token', 'kernel', 'profiles, memory and others')
-    """
-    if use in _OTHER_USES:
-        return _OTHER
-    begins = {"train-": "step of training", "kernel-": "kernel", "collective-": "collective", "graph-": "collective"}
-    named = next((kind for start, kind in begins.items() if meaning.startswith(start)), _OTHER)
-    return _OF_MEANING.get(meaning, named)
-
-
-def left_out() -> pd.DataFrame:
-    """Return every configuration with the error of a prediction that has not seen its page.
-
-    A group of training runs that has one page alone leaves the model out instead, and one to which nothing was fitted
-    leaves out nothing.
-
-    Returns
-    -------
-    table : pandas.DataFrame
-        question, chip, model, where, batch, context, source, measured and error (predicted over measured - 1). [-]
-    """
-    pages = pd.read_csv(PAGES)
-    pages = pages[(pages.reading == "cells") & (pages.use != "platform not stated")]
-    runs = pd.read_csv(RUNS)
-    splits = {SOURCE: 0, OUTSIDE: 1, LEFT_OUT: 2}
-    runs = runs[runs.split.isin(splits)].assign(order=lambda rows: rows.split.map(splits))
-    runs = runs.sort_values("order", kind="stable").drop_duplicates("id")
-    rows = pd.concat([pages, runs.assign(use="", context=np.nan, prompt=np.nan)], ignore_index=True)
-    kinds = [question_of(use, meaning) for use, meaning in zip(rows.use, rows.meaning, strict=True)]
-    names = ["question", "chip", "model", "where", "batch", "context", "prompt", "meaning", "source", "measured"]
-    return rows.assign(question=kinds)[[*names, "error"]]
 
 
 def points(rows: pd.DataFrame) -> pd.DataFrame:
@@ -129,40 +69,7 @@ def points(rows: pd.DataFrame) -> pd.DataFrame:
         predicted=np.where(turned, made / predicted, predicted),
     )
     other_unit = r"^(?:kernel-(?!time)|collective-busbw|served-requests)"
-    return drawn[~drawn.meaning.str.contains(other_unit) & (drawn.predicted > 0) & drawn.question.ne(_OTHER)]
-
-
-def chip_name(chip: str) -> str:
-    """Return what a list of chips calls one: its name, or that of all chips without NeuronCores.
-
-    Examples
-    --------
-    >>> chip_name("trainium2"), chip_name("h100")
-    ('Trainium2', 'GPUs and TPUs')
-    """
-    known = load.chip(chip)
-    return known.name if known.core else ELSEWHERE
-
-
-def by_chip(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return counts and errors of `left_out` by question and chip, each question also on all chips together.
-
-    Returns
-    -------
-    table : pandas.DataFrame
-        question, chip, configurations, pages, median_error, p90_error, bias_error (signed median). [-]
-    """
-    named = rows.assign(chip=rows.chip.map(chip_name))
-    both = pd.concat([named.assign(chip=ANY), named])
-    groups = both.groupby(["question", "chip"], sort=False)
-    table = groups.error.agg(
-        configurations="size",
-        median_error=lambda error: error.abs().median(),
-        p90_error=lambda error: error.abs().quantile(0.9),
-        bias_error="median",
-    )
-    table.insert(1, "pages", groups.source.nunique())
-    return table.reset_index()
+    return drawn[~drawn.meaning.str.contains(other_unit) & (drawn.predicted > 0) & drawn.question.ne(OTHER)]
 
 
 def matrix(rows: pd.DataFrame) -> pd.DataFrame:
@@ -393,7 +300,7 @@ def answer(errors: pd.DataFrame, question: str) -> str:
     question : str
         A key of `QUESTIONS`. [-]
     """
-    rows = errors[(errors.chip == ANY) & (errors.question != _OTHER)].set_index("question")
+    rows = errors[(errors.chip == ANY) & (errors.question != OTHER)].set_index("question")
     own, best, worst = rows.loc[question], rows.median_error.idxmin(), rows.median_error.idxmax()
     held = pd.read_csv(COVERAGE)
     held = held[held.split.eq(SOURCE) & held.of.eq("all")].iloc[0]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from trnbook.chapters.accuracy import CHIPS, QUESTIONS, chip_name
 from trnbook.charts import language
 from trnbook.charts.explorers import BELOW, GREY, _choose, _finished, _lines, _log, _text_mark, _unfolded
 from trnbook.charts.tables import check
+from trnbook.shared.errors import CHIPS, QUESTIONS, chip_name
 
 if TYPE_CHECKING:
     import altair as alt

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from trnbook.chapters import common, guard
+from trnbook.chapters import common
 from trnbook.charts.language import called
 from trnmodel.arguments import shown
 from trnmodel.catalog import load
@@ -340,12 +340,19 @@ def counts(facts: pd.DataFrame) -> Mapping[str, int]:
     return {"figures": figures, "open": int(stands["open"]), "set aside": int(stands["set aside"])}
 
 
-def known(facts: pd.DataFrame, entity: str, name: str) -> None:
-    """Check that sources disagree on a number of an entity; refuse another one with those that it has."""
+def undisputed(facts: pd.DataFrame, entity: str, name: str) -> str:
+    """Return why a number of an entity is none on which sources disagree, with those that it has; empty where it is.
+
+    Examples
+    --------
+    >>> undisputed(load.facts(), "trainium3", "hbm_bytes_per_s"), undisputed(load.facts(), "<b>", "x")
+    ('', "entity = '<b>' has no disputed figure")
+    """
     rows = facts[(facts.reason != UNDISPUTED) & facts.value_si.notna()]
     of = sorted(set(rows[rows.entity == entity].quantity))
-    guard.need(bool(of), f"entity = {shown(entity)} has no disputed figure")
-    guard.need(name in of, f"quantity = {shown(name)} of {entity} is not disputed; these are: {', '.join(of)}")
+    if not of:
+        return f"entity = {shown(entity)} has no disputed figure"
+    return "" if name in of else f"quantity = {shown(name)} of {entity} is not disputed; these are: {', '.join(of)}"
 
 
 def answer(facts: pd.DataFrame, entity: str, name: str) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pandas as pd
 
-from trnbook.chapters import accuracy, common
+from trnbook.chapters import common
+from trnbook.shared import errors as measured
 from trnmodel.catalog.systems import system
 from trnmodel.evidence.score import counted
 from trnmodel.evidence.tables import LEFT_OUT, SOURCE
@@ -74,7 +75,7 @@ def bases() -> pd.DataFrame:
         rests on, what it means; with an unseen model on a page that is otherwise seen and with an unseen page: the
         configurations, their median error, and the share inside the band. [-]
     """
-    every = pd.read_csv(accuracy.COVERAGE)
+    every = pd.read_csv(measured.COVERAGE)
     table = pd.DataFrame({"rests on": list(MEANS), "what it means": list(MEANS.values())})
     names = {"cases": "runs", "median_error": "median_error", "inside": "share_inside"}
     for split, unseen in ((LEFT_OUT, "model_unseen"), (SOURCE, "page_unseen")):
@@ -172,8 +173,8 @@ def _short(where: str) -> str:
 
 def served() -> pd.DataFrame:
     """Return the errors of served models with their page left out: the median, up to the 90th percentile."""
-    errors = accuracy.by_chip(accuracy.left_out())
-    errors = errors[(errors.chip == accuracy.ANY) & errors.question.isin(_SERVED)]
+    errors = measured.by_chip(measured.left_out())
+    errors = errors[(errors.chip == measured.ANY) & errors.question.isin(_SERVED)]
     ends = {"median_error_low": errors.median_error, "median_error_high": errors.p90_error}
     return errors.assign(**ends, group=errors.question + ", " + errors.configurations.astype(str) + " runs")
 

@@ -41,7 +41,7 @@ Runs = Mapping[tuple[str, str], TrainRun]
 def check(model: Transformer, tokens: float, seq: float, global_batch: float) -> None:
     """Check the budget and the sizes of a step: a run has at least one, of sequences that the model takes."""
     guard.within(1, 1e18, tokens=tokens)
-    guard.within(1, 1e9, global_batch=global_batch)
+    guard.within(1, 1e8, global_batch=global_batch)
     few = f"tokens = {tokens:g} are fewer than the {seq * global_batch:,.0f} of one step"
     guard.need(tokens >= seq * global_batch, few)
     guard.spans(seq, model=model)

@@ -11,6 +11,7 @@ import trnmodel as tm
 from trnbook import charts
 from trnbook.chapters import accuracy as study
 from trnbook.chapters import accuracy_explorer as explorer
+from trnbook.shared import errors
 from trnmodel.catalog.load import DATA
 from trnmodel.evidence import tables
 
@@ -22,7 +23,7 @@ def judged():
 
 @pytest.fixture(scope="module")
 def unseen():
-    return study.left_out()
+    return errors.left_out()
 
 
 def printed(group, split):
@@ -43,7 +44,7 @@ def test_a_question_of_one_group_has_the_error_that_the_lab_wrote(judged, unseen
 
 def test_each_question_has_one_line(judged, unseen):
     found = study.questions(judged, unseen)
-    assert found.question.tolist() == list(study.QUESTIONS)
+    assert found.question.tolist() == list(errors.QUESTIONS)
     assert found.configurations.sum() == len(unseen)
     assert (found.left_out_median_error <= found.p90_error).all()
     assert (found.pages <= found.configurations).all()
@@ -60,7 +61,7 @@ def test_first_tokens_on_trainium2_by_hand(unseen):
             if row["meaning"] in alone
         ]
     error = statistics.median(abs(float(row["error"])) for row in rows)
-    table = study.by_chip(unseen).set_index(["question", "chip"]).loc[("first token", "Trainium2")]
+    table = errors.by_chip(unseen).set_index(["question", "chip"]).loc[("first token", "Trainium2")]
     assert table.median_error == pytest.approx(error)
     assert (table.configurations, table.pages) == (len(rows), len({row["source"] for row in rows}))
     text = study.matrix(unseen).set_index("question").Trainium2["first token"]
@@ -85,13 +86,13 @@ def test_what_is_drawn_is_in_one_unit():
 
 def test_two_lists_choose_what_is_drawn(unseen):
     """The chart carries every question and chip, and the figures that stand below it."""
-    errors = study.by_chip(unseen)
-    chart = explorer.measured_and_predicted(study.points(unseen), errors, "first token", "Trainium2", caption="A claim")
+    by_chip = errors.by_chip(unseen)
+    chart = explorer.measured_and_predicted(study.points(unseen), by_chip, "first token", "Trainium2", caption="A claim")
     spec = chart.to_dict()
     question, chip = (param for param in spec["params"] if "bind" in param)
     assert question["bind"]["labels"][question["value"]] == "first token"
     assert chip["bind"]["labels"][chip["value"]] == "Trainium2"
-    row = errors.set_index(["question", "chip"]).loc[("first token", "Trainium2")]
+    row = by_chip.set_index(["question", "chip"]).loc[("first token", "Trainium2")]
     figures = [float(f"{x:.3g}") for x in row[["configurations", "pages", "median_error", "p90_error", "bias_error"]]]
     assert json.dumps(figures) in json.dumps(spec).replace("\\", "")
 

@@ -207,7 +207,7 @@ def test_limping_racks_are_those_of_the_answer(jobs):
 
 def test_a_system_whose_links_nobody_rates_is_refused():
     with pytest.raises(ValueError, match="swap = 'cold' must be one of hot, drain"):
-        tables.check(NL32, [], 64, "cold", "borrowed")
-    specs, fleet = tables.check(NL32, [NL72, NL32], 64, "hot", "llama-3-h100")
+        tables.check(NL32, [], "cold", "borrowed")
+    specs, fleet = tables.check(NL32, [NL72, NL32], "hot", "llama-3-h100")
     assert ([one.id for one in specs], fleet.id) == ([NL32, NL72], "llama-3-h100")
     assert np.isfinite(fleet.restart_s)
