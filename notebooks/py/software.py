@@ -62,7 +62,7 @@ display(Markdown(tables.answer(gaps, plans)), shown)
 # Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its users. The last
 # line is this chapter's.
 
-# %%
+# %% tags=["hide-input"]
 case.table("software")
 
 # %% [markdown]
@@ -278,7 +278,7 @@ Markdown(f"{tables.held(wide)} of the left-out times lie in the interval that th
 facts = tm.facts()
 stacks = facts[facts.entity.isin({c.stack.id for kinds in dials.values() for c in kinds.values() if c})]
 evidence = {f"Every stage of the walk: {name}": (f"gap-{name}", gap.to_frame()) for name, gap in gaps.items()}
-evidence |= {f"Rivals and their plans: {name}": (f"rivals-{name}", one.to_frame()) for name, one in sides.items()}
+evidence |= {"Shares of the ideal, and those at which rivals tie": ("ties", turned)}
 evidence |= {"Every pair of figures with its source": ("pairs", tables.every_pair())}
 evidence |= {"Pairs with predictions": ("predicted-pairs", pairs), "Wide expert parallelism": ("wide-experts", wide)}
 evidence |= {"Constants of the software, with sources": ("constants", stacks)}
