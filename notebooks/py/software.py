@@ -123,8 +123,8 @@ tables.in_time(steps)
 #
 # **By hand.** DeepSeek-V3 has 58 layers with experts, eight experts per token, and runs on 256 cores of Trainium3. With
 # $t_e = 29.6$ µs, routing takes $58 \times 29.6\ \mu\text{s} \times 9 \times 8^{1/4} = 26$ ms. One graph per layer on 128 ranks would take
-# $58 \times 0.92\ \text{ms} \times 7 = 374$ ms, and a graph of twelve layers $5 \times 0.51\ \text{ms} \times 7 = 18$ ms. Both were
-# built by the same authors.
+# $58 \times 0.92\ \text{ms} \times 7 = 374$ ms, and a graph of twelve layers $5 \times 0.51\ \text{ms} \times 7 = 18$ ms. Both are
+# builds of the Kiln project.
 
 # %%
 plan = case.choice("deepseek-v3", "trn3-nl32x2-pcie160")
