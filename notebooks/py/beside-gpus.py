@@ -69,7 +69,7 @@ display(Markdown(tables.answer(answers, sides, mine)), tables.orders(answers))
 #
 # Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its users.
 
-# %%
+# %% tags=["hide-input"]
 case.table("beside-gpus")
 
 # %% [markdown]
