@@ -96,7 +96,7 @@ tables.live(owned, hours, moved, under=f"{input_tokens:,} tokens in and {output_
 # A comparison goes wrong if it sets a slow answer against a fast one, leaves out prompts, or sets tuned software against untuned. So the
 # book follows one request with a promise to each user. This chapter explains the last line.
 
-# %%
+# %% tags=["hide-input"]
 case.table("cost")
 
 # %% [markdown]

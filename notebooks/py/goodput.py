@@ -63,7 +63,7 @@ charts.bars(lost, x="of", y="lost_share", highlight=tables.dearest(lost), **said
 # Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its users. The last
 # line is this chapter's.
 
-# %%
+# %% tags=["hide-input"]
 case.table("goodput")
 
 # %% [markdown]

@@ -67,7 +67,7 @@ charts.ranges(
 #
 # Every figure below has such a band, which its own chapter shows. The figures are the middles.
 
-# %%
+# %% tags=["hide-input"]
 case.table("how-sure")
 
 # %% [markdown]

@@ -83,7 +83,7 @@ charts.ranges(
 # Two models on three systems run through the whole book: a dense one and a mixture of experts. Each chapter of the second part derives a line
 # of this table, from the peak of the chip to the hours that failures cost. The last line is what a million tokens cost.
 
-# %%
+# %% tags=["hide-input"]
 case.table("index")
 
 # %% [markdown]

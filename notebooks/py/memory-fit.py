@@ -66,7 +66,7 @@ charts.stacks(
 # Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its users. Every
 # chapter adds a line. The last one here is this chapter's: the bytes that a chip stores while it serves the case.
 
-# %%
+# %% tags=["hide-input"]
 case.table("memory-fit")
 
 # %% [markdown]

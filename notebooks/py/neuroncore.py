@@ -64,7 +64,7 @@ charts.lines(
 # Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its users. Every
 # chapter adds a line, which it explains, and the last lines are those of the first page.
 
-# %%
+# %% tags=["hide-input"]
 case.table("neuroncore")
 
 # %% [markdown]

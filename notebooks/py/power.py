@@ -76,7 +76,7 @@ charts.ranges(
 # Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its users. The last
 # line is this chapter's.
 
-# %%
+# %% tags=["hide-input"]
 case.table("power")
 
 # %% [markdown]

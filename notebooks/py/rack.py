@@ -44,7 +44,7 @@ tables.front(spec)
 #
 # Two models on three systems run through the whole book. The last line of the table is this chapter's.
 
-# %%
+# %% tags=["hide-input"]
 case.table("rack")
 
 # %% [markdown]

@@ -65,7 +65,7 @@ charts.lines(
 # Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its users. Every replica of
 # the case stays inside one system, so none of its lines crosses the network of this chapter.
 
-# %%
+# %% tags=["hide-input"]
 case.table("scale-out")
 
 # %% [markdown]

@@ -68,7 +68,7 @@ charts.lines(
 # Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its
 # users. This chapter explains the last two lines.
 
-# %%
+# %% tags=["hide-input"]
 case.table("serving")
 
 # %% [markdown]

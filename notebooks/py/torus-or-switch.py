@@ -65,7 +65,7 @@ charts.stacks(
 #
 # Two models on three systems run through the whole book. The last line of the table is this chapter's.
 
-# %%
+# %% tags=["hide-input"]
 case.table("torus-or-switch")
 
 # %% [markdown]

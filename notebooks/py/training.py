@@ -66,7 +66,7 @@ tables.waterfall(gap, run)
 #
 # Training is another question than serving, so it adds no line to the case. Model and systems are the same.
 
-# %%
+# %% tags=["hide-input"]
 case.table("training")
 
 # %% [markdown]

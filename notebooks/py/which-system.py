@@ -74,7 +74,7 @@ charts.lines(
 # Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its
 # users. Chapters of the second part derive these lines, and the [chapter on cost](cost.ipynb) derives the last one.
 
-# %%
+# %% tags=["hide-input"]
 case.table("which-system")
 
 # %% [markdown]
