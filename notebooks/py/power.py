@@ -293,7 +293,7 @@ evidence = {
     "What chips are made of": ("builds", tables.builds(machines)),
     "Servers and racks, printed and ours": ("servers", tables.servers()),
     "Watts of GPUs, printed and ours": ("measured", checked),
-    "Carbon and water of a token by region": ("footprint", energy.decode.footprint()),
+    "Carbon and water of a token by region": ("footprint", tables.footprint(energy.decode)),
     "Claims of AWS that can be true together": ("claims", claims.drop(columns="agree")),
 }
 if racked:

@@ -210,8 +210,6 @@ def test_every_heading_with_a_unit_has_a_title_in_the_table(root):
 
 OWN_SYMBOLS = {  # where a chapter's symbol is not the table's, for its equations need the letter for something else
     ("decode_step", "context"): "L",
-    ("metrics", "output_tokens"): "n",
-    ("training", "pp"): "p",
 }
 
 

@@ -451,7 +451,7 @@ def hours_table(hours: Mapping[str, Cost]) -> pd.DataFrame:
 
 def _hour(name: str, cost: Cost) -> dict[str, Any]:
     row: dict[str, Any] = {"system": name, "owner": cost.owner.id, "reason": str(cost.reason)}
-    for figure in ("usd_per_h", "capital_usd", "all_in_w", *(f"{part}_usd_per_h" for part in cost.by_part().part)):
+    for figure in ["usd_per_h", "capital_usd", "all_in_w", *(f"{part}_usd_per_h" for part in cost.by_part().part)]:
         low, high = cost.ends(figure)
         row |= {figure: getattr(cost, figure), f"{figure}_low": low, f"{figure}_high": high}
     return row
@@ -468,7 +468,7 @@ def delays(hours: Mapping[str, Cost]) -> pd.DataFrame:
     """Return what an earlier delivery gains per chip, and the price that a cent per chip-hour pays for, by system."""
     return tidy(
         {"system": name, "capital_usd": float(cost.capital_usd), "cent_per_hour_pays_usd": saving_usd(cost, 0.01)}
-        | {f"{months}_months_early_usd": delay_usd(cost, months) for months in (1, 3, 6, 12)}
+        | {f"USD, early by months: {months}": delay_usd(cost, months) for months in (1, 3, 6, 12)}
         for name, cost in hours.items()
         if np.all(cost.valid)
     )

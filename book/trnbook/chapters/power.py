@@ -120,10 +120,16 @@ def row(model: str, system: str, plan: Choice | None, e: RequestEnergy | None) -
         return line | dict.fromkeys(["tokens_per_s_per_chip", "server_w", *SPENT], np.nan)
     joules = dict(zip(SPENT, map(float, (e.server_j_per_token, *e.ends(SPENT[0]))), strict=True))
     rate = float(plan.tokens_per_s_per_chip)
-    about = {name: getattr(plan, name) for name in ("precision", "tp", "ep", "batch")}
+    about = {name: getattr(plan, name) for name in ["precision", "tp", "ep", "batch"]}
     about |= {"software": plan.stack.kind, "option": plan.option.name, "basis": str(e.basis)}
     about |= {"wanted_tokens_per_s_per_user": float(np.asarray(plan.question.request.tokens_per_s_per_user))}
     return line | {"tokens_per_s_per_chip": rate, "server_w": joules[SPENT[0]] * rate, **joules, **about}
+
+
+def footprint(energy: Energy) -> pd.DataFrame:
+    """Return carbon and water of a million tokens by region, with the units in the names of the columns."""
+    names = {"carbon_kg_per_mtoken": "CO2 [kg/Mtoken]", "water_l_per_mtoken": "water [l/Mtoken]"}
+    return energy.footprint().rename(columns=names)
 
 
 def planned(rows: pd.DataFrame) -> pd.DataFrame:

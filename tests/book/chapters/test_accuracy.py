@@ -87,7 +87,9 @@ def test_what_is_drawn_is_in_one_unit():
 def test_two_lists_choose_what_is_drawn(unseen):
     """The chart carries every question and chip, and the figures that stand below it."""
     by_chip = errors.by_chip(unseen)
-    chart = explorer.measured_and_predicted(study.points(unseen), by_chip, "first token", "Trainium2", caption="A claim")
+    chart = explorer.measured_and_predicted(
+        study.points(unseen), by_chip, "first token", "Trainium2", caption="A claim"
+    )
     spec = chart.to_dict()
     question, chip = (param for param in spec["params"] if "bind" in param)
     assert question["bind"]["labels"][question["value"]] == "first token"

@@ -346,6 +346,6 @@ def test_parts_of_an_owners_hour_add_up(hours):
 def test_what_time_and_savings_are_worth(hours):
     """0.14 powers of ten a year and 8 %: 1 - 10^(-0.14/12) 1.08^(-1/12) = 3.27 % of the capital a month."""
     table = tables.delays(hours).set_index("system")
-    share = table["1_months_early_usd"] / table.capital_usd
+    share = table["USD, early by months: 1"] / table.capital_usd
     assert share.to_numpy(dtype=float) == pytest.approx(0.0327, abs=5e-5)
-    assert (table["12_months_early_usd"] > table["1_months_early_usd"]).all()
+    assert (table["USD, early by months: 12"] > table["USD, early by months: 1"]).all()
