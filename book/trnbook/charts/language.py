@@ -21,7 +21,8 @@ GENERATIONS: Mapping[str, str] = {
     "trainium4": "#CC79A7",
     "inferentia2": "#009E73",
 }
-OWN: Mapping[str, str] = GENERATIONS | {  # of systems that stand beside another of their generation, and of other chips
+OWN: Mapping[str, str] = {  # of generations, of systems that stand beside another of theirs, and of other chips
+    **GENERATIONS,
     "trn2-ultraserver": "#1080F0",
     "trn3-nl32x2-pcie160": "#C09000",
     "trn3-nl32x2-torus": "#705000",
