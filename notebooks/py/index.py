@@ -47,10 +47,14 @@ Markdown(tables.headline(next(iter(plans.values()))))
 # ## What to use
 #
 # A request is a prompt and its answer, with a promise: the speed at which each user receives tokens. For each model, `tm.plan` searches all
-# systems, number formats and mappings for the one that makes most of whole requests per chip, with documented public software. The table
-# puts the best Trainium system beside the best GPU system. Energy is counted at the server. The dollars are those of an owner who pays for the
-# machines, their power and their site, per million generated tokens with the prompts paid. A range in brackets holds nine of ten outcomes,
-# and *extrapolated* means that nobody has published a run of this model on this chip.
+# systems, number formats and mappings for the one that completes most requests per chip, with documented public software. The table
+# puts the best Trainium system beside the best GPU system. An *announced* system cannot be rented yet.
+#
+# Three things to know before you read it. **The promise sets no limit on the first token.** Prompts take longer on Trainium, so a limit helps GPUs;
+# [Which system should I use?](which-system.ipynb) shows by how much. **The dollars are an owner's**, for the machines, their power and their
+# site, per million generated tokens with the prompts paid. Of Trainium that owner is Amazon, at our estimate of its cost; rents stand in
+# [What does a token cost, and who wins?](cost.ipynb) **A range in brackets holds nine of ten outcomes**, other than that of energy, which moves
+# all inputs to their ends. *Extrapolated* means that no published run lies near.
 
 # %%
 rows = []
@@ -80,8 +84,12 @@ charts.ranges(
 #
 # ## The running case
 #
-# Two models on three systems run through the whole book: a dense one and a mixture of experts. Each chapter of the second part derives a line
-# of this table, from the peak of the chip to the hours that failures cost. The last line is what a million tokens cost.
+# Two models on three systems run through the whole book: a dense one, in which every token uses all weights, and a mixture of experts. Most
+# chapters of the second part derive a line of this table, from the peak of the chip to the hours that failures cost. The last line is what a million
+# tokens cost their owner.
+#
+# One thing is assumed. No documented release of vLLM Neuron lists DeepSeek-V3, whose attention keeps a latent and whose layers have shared experts. The
+# case asks what it would make with the constants of that software; `tm.support("deepseek-v3", "trn2.48xlarge")` says what exists.
 
 # %% tags=["hide-input"]
 case.table("index")
@@ -114,11 +122,12 @@ case.table("index")
 #
 # ## The chips
 #
-# AWS has built three generations. A *domain* is the largest group of chips that scale-up links join; its links are counted in one direction.
+# AWS has built three generations. A *domain* is the largest group of chips that scale-up links join. The links of a chip are
+# counted in one direction; those of Trainium3 are counted by SemiAnalysis, and AWS's page has fewer. Eight bits are FP8, and MXFP8 on Trainium3.
 
 # %%
 chips = [tables.chip(tm.chip(name), tm.topology(system)) for name, system in tables.LARGEST.items()]
-charts.table(pd.DataFrame(chips), caption="Three generations of Trainium, as AWS prints them", download="chips")
+charts.table(pd.DataFrame(chips), caption="Three generations of Trainium", download="chips")
 
 # %% [markdown]
 # ## The chapters

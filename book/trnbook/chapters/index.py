@@ -46,12 +46,19 @@ def headline(plan: Plan) -> str:
         return f"**{promise}: no Trainium system is so fast with public software.** {c.system.name} comes nearest."
     made = c.in_words("tokens_per_s_per_chip", "tokens/s per chip", str(c.basis))
     frame = plan.to_frame()
+    rented = frame[frame.role.isin(["best", "system"]) & (frame.status == "for rent")].head(1)
+    today = "".join(f" For rent today is {system(row.system).name}." for row in rented.itertuples())
     gpus = frame[frame.role == "gpu"].head(1)
     rival = "".join(
         f" {system(row.system).name}, the best GPU system, makes {format_digits(row.tokens_per_s_per_chip, 2)}."
         for row in gpus.itertuples()
     )
-    return f"**{promise}: {c.system.name} serves most per chip of all Trainium systems.** It makes {made}.{rival}"
+    ties = f", tied with {counted(len(plan.same), 'other system')}," if plan.same else ""
+    first = (
+        f"**{promise}: {c.system.name}{ties} serves most per chip of all Trainium systems.** It makes {made}.{rival}"
+    )
+    announced = "" if c.system.status == "for rent" else f" {c.system.name} is announced.{today}"
+    return first + announced
 
 
 def trainium_and_gpu(plan: Plan) -> dict[str, str]:
