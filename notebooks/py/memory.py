@@ -42,13 +42,13 @@ rival, rank = tables.next_best(spec, CHIPS)
 Markdown(
     common.card(
         tm.units.format_quantity(tables.limits(spec).lower, "B/s", 3),
-        f"the most that {spec.name} can read from its memory (HBM). Two printed rates limit it, that of the memory and "
-        "that of the DMA engines which copy from it, and this is the lower one",
+        f"the most that {spec.name} can read from its memory (HBM), by AWS's guide for kernels. Two printed rates limit "
+        "it, that of the memory and that of the DMA engines which copy from it, and this is the lower one",
         mark="ideal",
         rival=rival,
         rank=rank,
         proof="Check: bytes that a profiler counted",
-        more=f"How sure: the rates are AWS's. Half of the models profiled on Trainium1 reached at least {reached:.0%} of the lower one.",
+        more=tables.sureness(spec, float(tm.efficiencies(chip).weight_stream_share), reached),
     )
 )
 
@@ -172,8 +172,9 @@ charts.lines(
 #
 # $$t = \frac{V_w}{\eta_w B_r} + \frac{V_c}{\eta_c B_r}$$
 #
-# $V_w$ and $V_c$ are the bytes of weights and of cache that the rank reads. $B_r$ is the rank's part of the printed HBM bandwidth. The shares $\eta_w$ and
-# $\eta_c$ are fitted to measured steps of the public software, and the cache has the lower one.
+# $V_w$ and $V_c$ are the bytes of weights and of cache that the rank reads. $B_r$ is the rank's part of the printed HBM bandwidth. The share $\eta_c$ is
+# fitted to measured steps of the public software. For $\eta_w$ such a fit ends at one, and we take 95 %. It is higher than the bar *decoding* of the first chart,
+# which carries the share of profiles of Trainium1, an older chip, to the others.
 #
 # **By hand.** Llama-3.3-70B runs in FP8 on trn2.48xlarge. Four ranks share a chip, so each has a quarter of 2.9 TB/s:
 #
@@ -209,11 +210,10 @@ charts.stacks(
 )
 
 # %% [markdown]
-# Each bar is an entry of the line, and the brown part is the cache. Both racks of Trainium3 have the same bar, because a rank reads its own
+# Each bar is an entry of the line, and *cache* is the part that each sequence adds. Both racks of Trainium3 have the same bar, because a rank reads its own
 # memory and not the rack's.
 #
-# **A warning.** The step model takes 95% of the printed HBM bandwidth for weights, a share that was fitted on Trainium2. It does not know
-# the DMA engines. On Trainium3 it reads weights at 4.66 TB/s, which is 10% more than the limit of this chapter. Either the engines copy faster
+# **The step model does not know the DMA engines.** On Trainium3 it reads weights at 4.66 TB/s, which is 10% more than the limit of this chapter. Either the engines copy faster
 # than AWS's guide says, as the higher total on AWS's page of the chip suggests, or the weights of Trainium3 take that much longer.
 
 # %% tags=["hide-input"]

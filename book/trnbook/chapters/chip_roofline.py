@@ -62,7 +62,30 @@ def answer(chip: Chip, dtype: str, ridge_flop_per_byte: float, comparators: Iter
         proof="Check against numbers that are not ours",
         more=f"**How sure?** It is {'our estimate of the' if ours else 'the printed'} peak over the printed bandwidth, "
         "without losses of software. "
-        f"Open disagreements between sources move it by at most {high / low * fast / slow - 1:.0%}.",
+        f"Open disagreements between sources move it by at most {high / low * fast / slow - 1:.0%}."
+        + _by_engines(chip, dtype, ridge_flop_per_byte),
+    )
+
+
+def _by_engines(chip: Chip, dtype: str, ridge_flop_per_byte: float) -> str:
+    """Return where the ridge would lie if DMA engines limit reads, at the rate of AWS's guide; empty if they do not.
+
+    Examples
+    --------
+    >>> _by_engines(load.chip("trainium3"), "bf16", 137.0).rpartition(" to ")[2]
+    '159.'
+    >>> _by_engines(load.chip("h100"), "bf16", 295.0)
+    ''
+    """
+    if chip.core is None:
+        return ""
+    copied = chip.cores * chip.core.dma_engines * chip.core.dma_engine_bytes_per_s
+    if not copied < chip.hbm_bytes_per_s:
+        return ""
+    moved = chip.peak_flop_per_s[dtype] / copied
+    return (
+        " Not in that: [the engines that copy](memory.ipynb) from HBM are slower than it by AWS's guide and would move "
+        f"the ridge from {ridge_flop_per_byte:,.0f} to {moved:,.0f}."
     )
 
 

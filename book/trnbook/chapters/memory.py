@@ -84,6 +84,38 @@ def share_of_limit(profiles: pd.DataFrame) -> float:
     return float(profiles.mbu.median()) * of_chip.hbm / of_chip.lower
 
 
+def sureness(chip: str | Chip, weight_share: float, reached: float) -> str:
+    """Return how sure the limit of a chip is: what AWS prints beside it, and whether the step model keeps to it.
+
+    Parameters
+    ----------
+    chip : str or Chip
+        The chip. [-]
+    weight_share : float
+        Share of the printed HBM bandwidth at which the step model reads weights. [-]
+    reached : float
+        Share of the limit that half of the profiled models reached. [-]
+
+    Examples
+    --------
+    >>> "The step model" in sureness("trainium3", 0.95, 0.8), "The step model" in sureness("trainium2", 0.95, 0.8)
+    (True, False)
+    """
+    (chip,) = neuron_chips([chip])
+    rates = limits(chip)
+    total, streamed = chip.dma_bytes_per_s, weight_share * rates.hbm
+    said = ["**How sure?** Both rates are AWS's."]
+    if total > rates.engines:
+        said.append(f"AWS's page of the chip allows its DMA engines more, {format_quantity(total, 'B/s', 3)}.")
+    if streamed > rates.lower * 1.001:
+        said.append(
+            f"The step model of this book reads weights at {format_quantity(streamed, 'B/s', 3)} and ideal software at "
+            f"{format_quantity(rates.hbm, 'B/s', 3)}, both above this limit, and the book's bands do not cover it."
+        )
+    said.append(f"Half of the models profiled on Trainium1 reached at least {reached:.0%} of its limit.")
+    return " ".join(said)
+
+
 def ceilings(chips: Iterable[str | Chip], reached: float) -> pd.DataFrame:
     """Return the rates of HBM and DMA engines, and the share of the lower one that decoding reached on Trainium1.
 
