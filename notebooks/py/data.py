@@ -56,8 +56,8 @@ charts.bars(
 #
 # ## From a printed figure to an answer
 #
-# Follow one figure: all facts on a quantity of an entity, with what was decided about each. *Chosen* is what the models use, *rejected* is
-# set aside with a reason, and *open* is a rival that widens the range of every answer. The reasons stand in [Where do the sources disagree, and
+# Follow one figure: all facts on a quantity of an entity, with what was decided about each. *In use* is what the models read, *set aside*
+# has a reason, and *open* is a rival that widens the range of every answer. The reasons stand in [Where do the sources disagree, and
 # what did we decide?](contradictions.ipynb)
 
 # %%
@@ -69,10 +69,8 @@ charts.table(tables.followed(rows), caption="All that sources say of the figure"
 
 # %%
 chip = tm.chip("trainium3")
-fields = ["hbm_bytes_per_s", "hbm_bytes", "tdp_w", "hop_s"]
-ends = [chip.range(field) for field in fields]
-behind = [", ".join(chip.sources[field]) for field in fields]
-pd.DataFrame({"field": fields, "low": [low for low, _ in ends], "high": [high for _, high in ends], "fact": behind})
+fields = tables.fields(chip, ["hbm_bytes_per_s", "hbm_bytes", "tdp_w", "hop_s"])
+charts.table(fields, caption="Fields of a chip, their ranges, and the facts behind them", download="fields")
 
 # %% [markdown]
 # ## Which facts does an answer stand on?
@@ -112,7 +110,7 @@ charts.bars(
 )
 
 # %% [markdown]
-# A bar that ends left of zero belongs to a rate: the faster it is, the shorter is the step. The sum of the bars of one model stays below one,
+# A negative bar: raising this rate shortens the step. The sum of the bars of one model stays below one,
 # because part of the step is time of software that no fact of the chip shortens.
 #
 # ## Find a fact

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
 from trnbook.chapters import common, guard
+from trnbook.chapters.contradictions import standing
 from trnmodel.arguments import SHOWN, nearest, shown
+from trnmodel.catalog import load
+from trnmodel.catalog.specs import Chip
 from trnmodel.catalog.systems import System
-from trnmodel.units import counted
+from trnmodel.units import counted, format_quantity
 
 GROUNDS = {
     "A": "specification of a vendor",
@@ -43,7 +46,8 @@ def answer(facts: pd.DataFrame) -> str:
         counted(len(facts), "fact"),
         f"the figures that this book computes with, from {counted(facts.source.nunique(), 'source')}",
         mark="ideal",
-        alone=f"{ours:,} of them are our own estimates, and say so",
+        rank="Of these",
+        rival=f"{ours / len(facts):.0%} are our own estimates, and say so",
         proof="Check: do the facts give the totals that vendors print?",
         more="**How sure?** A fact is as sure as its source. Where sources disagree, both stand here, with a decision.",
     )
@@ -57,12 +61,29 @@ def followed(rows: pd.DataFrame) -> pd.DataFrame:
     >>> import trnmodel as tm
     >>> facts = tm.facts()
     >>> list(followed(facts[facts.entity == "trainium2"]).columns)[:3]
-    ['value_printed', 'unit_printed', 'qualifier']
+    ['value_printed', 'unit_printed', 'decision']
     """
     titles = common.bibliography(rows.source).set_index("id")
-    known = rows.assign(title=rows.source.map(titles.title), url=rows.source.map(titles.url))
-    columns = ["value_printed", "unit_printed", "qualifier", "confidence", "status", "title", "url"]
-    return known.sort_values(["status", "confidence"], kind="stable")[columns]
+    known = rows.assign(decision=standing(rows), title=rows.source.map(titles.title), url=rows.source.map(titles.url))
+    columns = ["value_printed", "unit_printed", "decision", "qualifier", "confidence", "title", "url"]
+    return known.sort_values(["decision", "confidence"], kind="stable")[columns]
+
+
+def fields(chip: Chip, names: Iterable[str]) -> pd.DataFrame:
+    """Return the value of each field of a chip, the ends of its range, and the facts behind it.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> fields(tm.chip("trainium3"), ["hbm_bytes_per_s"]).value.item()
+    '4.9 TB/s'
+    """
+    rows = []
+    for name in names:
+        unit = load.quantities()[name].unit_si.removesuffix("1")
+        value, low, high = (format_quantity(x, unit, 3) for x in (getattr(chip, name), *chip.range(name)))
+        rows.append({"field": name, "value": value, "from": low, "to": high, "fact": ", ".join(chip.sources[name])})
+    return pd.DataFrame(rows)
 
 
 def by_ground(facts: pd.DataFrame) -> pd.DataFrame:

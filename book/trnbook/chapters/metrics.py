@@ -227,12 +227,13 @@ def timestamps(s: Stream) -> pd.DataFrame:
     return pd.DataFrame({"request": s.names} | ends | own | {"tokens_per_s_per_user": 1 / tpot_s(s)})
 
 
-def answer(s: Stream, step: Step, stack: str) -> str:
+def answer(s: Stream, step: Step, stack: str, where: str) -> str:
     """Return the card that opens the chapter: the time per token of a stream, as two kinds of tools count it."""
     named = {name: format_quantity(COUNTS[name][1](s), "s", 3) for name in ("rest / (n - 1)", "whole / n")}
     return common.card(
         named["rest / (n - 1)"],
-        "a token after the first takes, as this book, vLLM, AIPerf and MLPerf count (TPOT)",
+        f"time per token after the first, {where}, as this book, vLLM, AIPerf and MLPerf count it (TPOT): the mean over "
+        f"{counted_things(len(s.sent_s), 'request')} of the stream below",
         mark=str(np.ravel(step.basis)[-1]),
         rank="In comparison",
         rival=f"{named['whole / n']} as LLMPerf counts, with the wait for the first of {s.output_tokens} tokens in",
