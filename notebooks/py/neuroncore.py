@@ -97,14 +97,15 @@ drawings.product_by_tile(spec, dtype)
 #
 # $$ P_0 = 2\,R\,C\,f . $$
 #
-# This is the peak in BF16. Eight-bit formats put two or four values in the place of one, so $R$ is 256 or 512. An instruction that streams $v$ columns past $s$
-# stationary ones takes the time
+# This is the peak in BF16. Eight-bit formats put two or four values in the place of one, so $R$ is 256 or 512.
+#
+# An instruction streams $v$ columns past $s$ stationary ones. The next stationary tile is loaded while the current one works, so no instruction starts sooner
+# than $c_0 = 64$ cycles after the last. If fewer columns stream, the array waits. A further $c_1$ cycles are what a tuned kernel cannot hide: 60 on
+# Trainium1, about 12 on later cores. Together an instruction takes
 #
 # $$ t_i = \frac{\max\bigl(v,\ \min(c_0, s)\bigr) + c_1}{f} . $$
 #
-# The next stationary tile is loaded while the current one works, and no instruction starts sooner than $c_0 = 64$ cycles after the last. If
-# fewer columns stream, the array waits. The overhead $c_1$ is what a tuned kernel cannot hide: 60 cycles on Trainium1, about 12 on later
-# cores. A product of $M \times K$ by $K \times N$ adds up all its instructions, and a tile at the edge costs nearly as much as a full one. The
+# A product of $M \times K$ by $K \times N$ adds up all its instructions, and a tile at the edge costs nearly as much as a full one. The
 # *utilisation* $u$ is what is left of the peak:
 #
 # $$ t_T = \Bigl\lceil\frac{K}{R}\Bigr\rceil \sum_{s}\sum_{v} t_i , \qquad u = \frac{2\,M N K}{P_0\, t_T} . $$
@@ -113,9 +114,9 @@ drawings.product_by_tile(spec, dtype)
 #
 # Multiply two square BF16 matrices of side 2,048 on a core of Trainium2. There are $16 \times 16 \times 4 = 1{,}024$ instructions of
 # $512 + 12$ cycles, which take 224 µs at 2.4 GHz. The Vector engine copies the sums out of the PSUM in 21 µs, and the Tensor engine waits for
-# 48 % of that. Its clock starts a burst at half rate, to spare the power supply, and takes 3 µs to reach full rate, which costs 0.75 µs. The
-# first tiles come in and the last one leaves in 15.5 µs. DMA starts twice, at 1.3 µs each. The sum is 253 µs. Two tuned kernels took 244 and
-# 261 µs; the time of filling is fitted to them.
+# 48 % of that, a share that is fitted to counters of Trainium3. Its clock starts a burst at half rate, to spare the power supply, and takes 3 µs to reach full rate, which costs 0.75 µs. *Filling*
+# is the time in which the first tiles come in and the last one leaves while the Tensor engine has nothing to do: 15.5 µs. DMA starts twice, at 1.3 µs each. The sum is 253 µs.
+# Two tuned kernels took 244 and 261 µs; the time of filling is fitted to them.
 
 # %%
 cube = tm.kernel.matmul("trainium2", 2048, 2048, 2048)
@@ -211,7 +212,6 @@ charts.scatter(
     x="predicted_s",
     y="measured_s",
     color="kind",
-    highlight=[tables.TUNED],
     label="kernel",
     caption="Tuned products run as predicted, other kernels slower",
     under=tables.off(errors),
