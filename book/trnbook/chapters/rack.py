@@ -24,7 +24,7 @@ from trnmodel.fabric import what_if
 from trnmodel.fabric.collectives import Collective
 from trnmodel.fabric.graph import Topology, topology
 from trnmodel.search.choice import Choice
-from trnmodel.units import counted
+from trnmodel.units import counted, format_quantity
 
 if TYPE_CHECKING:
     from altair import LayerChart
@@ -56,25 +56,26 @@ def answer(net: Topology, other: Topology) -> str:
     Examples
     --------
     >>> print(answer(topology("trn2.48xlarge"), topology("trn2-ultraserver")).splitlines()[0])
-    > **16 chips** (ideal): in trn2.48xlarge, joined by 32 links and no switch.
+    > **16 chips** (ideal): in trn2.48xlarge, joined by 32 links and no switch. Each can send 512 GB/s to the others.
     """
     spec, (chips, where) = net.system, per_rack(net.system)
     groups = round(spec.domain_chips / chips)
     switches, links = sum(net.switch_counts.values()) / groups, len(net.graph.edges) / groups
     joined = counted(switches, "switch") if switches else f"{counted(round(links), 'link')} and no switch"
     rival = per_rack(other.system)
+    sent, beside = (format_quantity(one.injection_bytes_per_s_per_dir, "B/s", 3) for one in (net, other))
     maps = lane_maps(spec)
     return common.card(
         counted(chips, "chip"),
-        f"in {where} {spec.name}, joined by {joined}".replace("  ", " "),
+        f"in {where} {spec.name}, joined by {joined}. Each can send {sent} to the others".replace("  ", " "),
         mark="ideal",
         rank="In comparison",
-        rival=f"{counted(rival[0], 'chip')} in {rival[1]} {other.system.name}".replace("  ", " "),
+        rival=f"{counted(rival[0], 'chip')} in {rival[1]} {other.system.name}, each with {beside}".replace("  ", " "),
         proof="Check: counts that are not ours",
         more="**How sure?** We count on a graph of every chip, switch and link. "
         + " ".join(
             f"AWS's own page prints fewer lanes for this rack, with which it would need "
-            f"{sum(topology(name).switch_counts.values()) / groups:g} switches (our estimate, D)."
+            f"{sum(topology(name).switch_counts.values()) / groups:g} switches (our own estimate)."
             for name in maps
         )
         + "\n\n"
@@ -273,7 +274,7 @@ def link_by_link(spec: System) -> LayerChart:
         links,
         labels=rack_drawing.labels(spec),
         paths=rack_drawing.paths_drawn(spec),
-        caption="Every lane of a chip ends at a neighbour or a switch",
+        caption="Every lane ends at a neighbour or a switch",
         under=spec.name,
     )
 

@@ -104,10 +104,14 @@ def build_page(notebook: Path) -> Path | None:
 
 
 def _read(outcomes: list[Outcome]) -> list[readability.Page]:
-    """Return how the chapters read; raise ChapterError where one reads as it should not."""
-    explained = readability.glossary(BOOK / "glossary.md")
+    """Return how the chapters read; raise ChapterError where one reads as it should not.
+
+    A book without a glossary, such as a user's own, is not held to ours.
+    """
+    glossary = BOOK / "glossary.md"
+    explained = readability.glossary(glossary) if glossary.is_file() else []
     pages = [readability.page(outcome.path, explained) for outcome in outcomes]
-    if found := readability.faults(pages, chapter.parts().get(EXPLAINING, ())):
+    if explained and (found := readability.faults(pages, chapter.parts().get(EXPLAINING, ()))):
         raise ChapterError("\n".join(["The chapters do not read as they should:", *found]))
     return pages
 

@@ -112,7 +112,7 @@ def called(slug: str) -> str:
     Examples
     --------
     >>> called("chip-roofline")
-    'chapter 1'
+    'chapter 5'
     """
     return f"chapter {chapters().index(slug) + 1}"
 

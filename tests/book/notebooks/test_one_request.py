@@ -22,6 +22,7 @@ SAME = "tokens_per_s_per_chip tokens_per_s_per_user chance ttft_s prefill_utilis
 PLACE = ("tp", "ep", "pp", "cp", "batch")
 TABLES = {  # chapter and download, with the parameter that names its model where no column does
     "cost/rent-rows": "",
+    "cost/own-rows": "",
     "switch-tray/three-experts": "model",
     "beside-gpus/curves": "",
     "power/joules-rows": "",
