@@ -10,12 +10,15 @@ import numpy as np
 import pandas as pd
 
 from trnbook.chapters import common
+from trnmodel.catalog.load import chip as read_chip
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.evidence.score import counted
+from trnmodel.evidence.tables import judged
 from trnmodel.models.transformer import Transformer
 from trnmodel.result import tidy
 from trnmodel.search.choice import Choice
+from trnmodel.search.grid import options_of
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
 from trnmodel.units import format_digits, format_within
@@ -86,8 +89,56 @@ def same(one: Choice, other: Choice) -> bool:
     return 1 / TIED <= ratio <= TIED
 
 
-def headline(plan: Plan, rented: TokenCosts) -> str:
-    """Return the card that opens the chapter: the best Trainium, the best GPU, the cheapest to rent, how sure it is."""
+def few(chosen: Sequence[Choice], most: int = 3) -> list[str]:
+    """Return the systems of a chart: the best of each Trainium chip, and the best GPUs that do not tie.
+
+    Examples
+    --------
+    >>> from trnbook.shared import case
+    >>> import trnmodel as tm
+    >>> few(one_per_chip(tm.plan("llama-3.3-70b", case.request("llama-3.3-70b"))), 1)[0]
+    'gb200-nvl72'
+    """
+    gpus = list[Choice]()
+    for c in chosen:
+        if c.system.chip.core is None and len(gpus) < most and not any(same(c, one) for one in gpus):
+            gpus.append(c)
+    return [c.system.id for c in chosen if c.system.chip.core is not None or c in gpus]
+
+
+def undrafted(best: Choice | None) -> list[str]:
+    """Return the public software of a choice that drafts no tokens; empty if the choice drafts none itself."""
+    if best is None or not best.option.speculates:
+        return []
+    options = options_of(best.system, best.question.model, best.question.request, None)
+    return [one.efficiencies.id for one in options if not one.speculates]
+
+
+def _drafts(best: Choice, plain: Sequence[Choice | None]) -> str:
+    """Return that a figure rests on drafts, where they were documented, and what is made without; empty if not."""
+    made = [c.tokens_per_s_per_chip for c in plain if c is not None and c.valid]
+    if not made:
+        return ""
+    where = ", ".join(sorted(read_chip(name).name for name in best.option.measured_on or best.option.documented_on))
+    once = " for one sequence at a time" if best.option.measured_batch == 1 else ""
+    return (
+        f"The figure rests on one option, *drafts* by a small model, which was measured on {where}{once}. "
+        f"Without drafts the same system makes {format_digits(max(made), 2)} tokens/s per chip. "
+    )
+
+
+def headline(plan: Plan, rented: TokenCosts, plain: Sequence[Choice | None] = ()) -> str:
+    """Return the card that opens the chapter: the best Trainium, the best GPU, the lowest rent, how sure it is.
+
+    Parameters
+    ----------
+    plan : Plan
+        The answer. [-]
+    rented : TokenCosts
+        Costs to a renter. [-]
+    plain : sequence of Choice
+        The best system's choices without drafts. [-]
+    """
     best, speed = plan.best, plan.request.tokens_per_s_per_user
     assert best is not None
     gpus = [c for c in plan.gpus if c.valid]
@@ -99,8 +150,9 @@ def headline(plan: Plan, rented: TokenCosts) -> str:
     sure = (
         "**How sure?** The times of the software are uncertain, so we draw them a thousand times. "
         f"The promise holds in {holds} of the draws. "
-        f"Nine in ten of these give {low} to {high} tokens/s per chip. "
-        f"The constants of the software, `{best.stack.id}`, are our own estimates (D)."
+        f"Nine draws in ten give {low} to {high} tokens/s per chip. "
+        f"{_unmeasured(best)}{_drafts(best, plain)}"
+        f"The constants of the software, `{best.stack.id}`, are our own estimates."
     )
     announced = "" if best.system.status == "for rent" else f" ({best.system.status})"
     return common.card(
@@ -112,8 +164,53 @@ def headline(plan: Plan, rented: TokenCosts) -> str:
         rival=rival,
         alone="" if rival else "no GPU that we know keeps this promise",
         proof="Check against numbers that are not ours",
-        more=f"{rent}\n\n{sure}",
+        more=f"{_first_token(plan)}\n\n{rent}\n\n{sure}",
     )
+
+
+def _unmeasured(best: Choice) -> str:
+    """Return that nobody has published a run of a server with a chip; empty if somebody has."""
+    rows = judged()
+    some = (rows.chip == best.system.chip.id) & rows.use.str.startswith("serving")
+    return "" if some.any() else f"But no server of {best.system.chip.name} was measured. "
+
+
+def _first_token(plan: Plan) -> str:
+    """Return what is promised of the first token, when it comes, and which section asks for more."""
+    limit, best = plan.request.ttft_s, plan.best
+    assert best is not None
+    rivals = [f", and within {format_digits(c.ttft_s, 2)} s on {c.system.name}" for c in plan.gpus[:1] if c.valid]
+    comes = f"The first token comes within {format_digits(best.ttft_s, 2)} s on {best.system.name}{''.join(rivals)}. "
+    start = "**No limit on the first token is promised.** " if limit is None else ""
+    return f"{start}{comes}A limit costs throughput: see *What if the first token must come soon?* below."
+
+
+def hurried(limited: Mapping[float | None, Plan]) -> pd.DataFrame:
+    """Return the best Trainium and the best GPU under each limit on the first token, and what they make per chip."""
+    rows = []
+    for limit, plan in limited.items():
+        row = {"first token within": "no limit" if limit is None else f"{limit:g} s"}
+        for kind, choices in {"Trainium": plan.choices, "GPU": plan.gpus}.items():
+            some = [c for c in choices if c.valid]
+            best = max(some, key=lambda c: c.tokens_per_s_per_chip, default=None)
+            row[f"best {kind}"] = best.system.name if best else "none keeps it"
+            row[f"{kind} [tokens/s per chip]"] = format_digits(best.tokens_per_s_per_chip, 2) if best else "–"
+            row[f"{kind}, comes within"] = f"{format_digits(best.ttft_s, 2)} s" if best else "–"
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def thousands(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the table of bills with both bills in thousands of dollars, so that they can be compared.
+
+    Examples
+    --------
+    >>> thousands(pd.DataFrame({"usd_per_month": [2e6], "owned_usd_per_month": [4e5]})).iloc[0].tolist()
+    ['2,000', '400']
+    """
+    heads = {"usd_per_month": "rent", "owned_usd_per_month": "cost to the owner"}
+    shown = {name: [f"{x / 1e3:,.0f}" if x == x else "–" for x in table[name]] for name in heads}
+    return table.assign(**shown).rename(columns={k: f"{v} [thousand USD/month]" for k, v in heads.items()})
 
 
 def _rent(plan: Plan, rented: TokenCosts) -> str:
@@ -129,11 +226,17 @@ def _rent(plan: Plan, rented: TokenCosts) -> str:
     for one in (first, *others[:1]):
         low, high = (float(end) for end in one.ends(name))
         usd.append(format_within(float(getattr(one, name)), low, high))
-    text = f"**To rent today**, {first.system.name} has the cheapest tokens, at \\${usd[0]} per million."
+    at = " of a Capacity Block" if first.rent.pricing == "capacity-block" else ""
+    text = f"**To rent today**, {first.system.name} costs \\${usd[0]} per million tokens at the rent{at}."
     if not others:
         return text
     kind = "GPU" if others[0].system.chip.core is None else "Trainium system"
-    return f"{text} The cheapest {kind} is {others[0].system.name}, at \\${usd[1]}."
+    (low, high), (other_low, other_high) = (one.ends(name) for one in (first, others[0]))
+    overlap = float(low) <= float(other_high) and float(other_low) <= float(high)
+    ends = f"{first.system.name} has the lowest middle" + (
+        ", and the ranges overlap, so nobody has won." if overlap else "."
+    )
+    return f"{text} The lowest {kind} is {others[0].system.name}, at \\${usd[1]}. {ends}"
 
 
 def leaders(plan: Plan) -> list[str]:

@@ -105,10 +105,13 @@ def test_the_card_names_the_best_the_rival_and_the_cheapest_to_rent(plan, costs)
     gpu = plan.gpus[0]
     assert f"{gpu.system.name}, the best GPU, with {gpu.tokens_per_s_per_chip:.0f} tokens/s per chip" in card
     usd = {one.system.name: float(one.generated_usd_per_mtoken) for one in rented.of("public") if not one.rent.why}
-    first, then = card.partition("**To rent today**, ")[2].split(" The cheapest GPU is ")
-    assert usd[first.partition(" has the cheapest")[0]] == pytest.approx(min(usd.values()), rel=1e-3)
+    first, then = card.partition("**To rent today**, ")[2].split(" The lowest GPU is ")
+    assert usd[first.partition(" costs ")[0]] == pytest.approx(min(usd.values()), rel=1e-3)
     gpus = [value for name, value in usd.items() if name in {c.system.name for c in plan.gpus}]
     assert usd[then.partition(", at ")[0]] == min(gpus)
+    assert "the ranges overlap" in then
+    assert "No limit on the first token is promised" in card
+    assert "no server of Trainium3 was measured" in card
     assert tables.leaders(plan) == [plan.best.place, plan.gpus[0].place]
 
 
@@ -202,3 +205,29 @@ def test_what_sellers_charge_has_its_ends():
     rows = pd.DataFrame({"kind": ["rent", "hosted", "hosted"], "usd_per_month": [5e5, 147_268.0, 852_055.0]})
     assert tables.hosted(rows).endswith(r"from \$147,000 to \$852,000.")
     assert tables.hosted(rows[:1]).startswith("No seller's price")
+
+
+def test_a_limit_on_the_first_token_costs_throughput(plan):
+    soon = tm.plan(LLAMA, tm.Request(4096, 512, tokens_per_s_per_user=50, ttft_s=1.0))
+    assert soon.best.ttft_s <= 1.0 < plan.best.ttft_s
+    table = tables.hurried({None: plan, 1.0: soon})
+    made = table["Trainium [tokens/s per chip]"].astype(float)
+    assert made[1] < made[0] / 3
+    assert table["best GPU"].tolist() == ["GB200 NVL72", "GB200 NVL72"]
+
+
+def test_a_figure_that_rests_on_drafts_says_what_is_made_without(plan, costs):
+    stacks = tables.undrafted(plan.best)
+    plain = [tm.plan(LLAMA, plan.request, plan.best.system, efficiencies=kind).best for kind in stacks]
+    most = max(c.tokens_per_s_per_chip for c in plain)
+    assert not any(c.option.speculates for c in plain)
+    assert f"Without drafts the same system makes {most:.0f} tokens/s" in tables.headline(plan, costs[1], plain)
+    assert tables.undrafted(plan.gpus[0]) == []
+
+
+def test_a_chart_of_few_systems_has_no_gpus_that_tie(plan):
+    chosen = tables.one_per_chip(plan)
+    shown = [c for c in chosen if c.system.id in tables.few(chosen)]
+    gpus = [c for c in shown if c.system.chip.core is None]
+    assert len(gpus) == 3
+    assert not any(tables.same(one, other) for one in gpus for other in gpus if one is not other)
