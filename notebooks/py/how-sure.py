@@ -47,7 +47,7 @@ one, ideal = (tm.plan(m, request, systems=where, efficiencies=kind).best for kin
 guard.possible(one is not None and one.valid, f"{m.id} on {where} does not keep this promise")
 Markdown(tables.answer(one, ideal))
 
-# %%
+# %% tags=["hide-input"]
 best = {key: tm.plan(m, ask, systems=where).best for key, (m, ask, where) in questions.items()}
 lossless = {
     key: tm.plan(m, ask, systems=where, efficiencies="ideal").best for key, (m, ask, where) in questions.items()
@@ -80,8 +80,9 @@ case.table("how-sure")
 #
 # **By hand.** A half-width of 0.7 is a factor of two, since $e^{0.7} = 2.0$. Around 100 tokens/s that reaches from $50$ to $200$.
 #
-# The width has two sources: how wrong we were on the measured runs nearby, and what nobody knows of the software. One word beside each
-# band says how near the nearest run is. *Ideal* is the fourth word. It is arithmetic on data sheets, and a bound that no software beats.
+# The width has two sources: how wrong we were on the measured runs nearby, and what nobody knows of the software. One of four words beside
+# each band says what it rests on: *measured*, *interpolated*, *extrapolated* or *ideal*. The table explains the first three by how near the
+# nearest run is. An *ideal* figure rests on no run: it is arithmetic on data sheets, and a bound that no software beats.
 
 # %% tags=["hide-input"]
 assert round(float(np.exp(0.7)), 1) == 2.0  # by hand
@@ -104,8 +105,9 @@ charts.table(near, caption="Measured steps and prompts near each plan", download
 # Where the last count is zero, the software was measured on another chip, and its constants are carried over. That is so for every
 # answer on Trainium3.
 #
-# **Do not take a shorter bar for more certainty.** On Trainium2 some measured prompts took many times as long as predicted, and the low end of
-# the first chart holds such surprises. On Trainium3 there was no run in which to find one.
+# **Do not take a shorter bar for more certainty.** In the running case the bar of Llama is shorter on Trainium3 than on Trainium2, although the
+# table counts runs near it on Trainium2 alone. On Trainium2 some measured prompts took many times as long as predicted, and the low end of
+# its bar holds such surprises. On Trainium3 nobody has looked for them. Read its bar as a lower bound of what is uncertain.
 #
 # ## Can you compare two systems?
 #
@@ -152,11 +154,12 @@ charts.table(tables.chips_for(wanted, asked), caption=said, download="chips")
 # %% [markdown]
 # A rule of thumb follows from the table.
 #
-# 1. **Budget with the middle, and sign for what the high end needs.** The rest is an option to be drawn later.
+# 1. **Budget for the middle count of chips, and sign first for the smallest,** which the high end of throughput needs. The rest is an option to
+#    be drawn later.
 # 2. **Measure before you sign for more.** One instance for a week, with your model, your prompts and your software, replaces the whole band by a
 #    measurement. Nothing else that a buyer can do is as cheap. While a system is only announced, keep the option open.
 # 3. **Do not pay for a difference that is smaller than the bands,** unless both systems share chip and software.
-# 4. **Distrust an answer above the ideal one.** Somebody has counted other tokens.
+# 4. **Distrust an answer above the ideal one.** It usually counts other tokens, such as those of prompts.
 #
 # ## What is left out
 #
@@ -198,7 +201,7 @@ charts.table(tables.chips_for(wanted, asked), caption=said, download="chips")
 # ```
 
 # %% [markdown]
-# ## Evidence and sources
+# ## Sources
 #
 # The errors behind these bands stand in [How wrong are we?](accuracy.ipynb), and data on which sources disagree in
 # [Where do the sources disagree, and what did we decide?](contradictions.ipynb)

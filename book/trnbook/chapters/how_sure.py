@@ -14,10 +14,11 @@ from trnmodel.evidence.score import counted
 from trnmodel.evidence.tables import LEFT_OUT, SOURCE
 from trnmodel.models.transformer import model
 from trnmodel.search.choice import Choice
+from trnmodel.units import format_digits
 
 _FIGURE = "tokens_per_s_per_chip"
 MEANS = {
-    "measured": "a measured run lies at this point, and inside the band",
+    "measured": "a run was measured at this very point",
     "interpolated": "one measured run lies within a factor of two in batch, length, cores and size of the model",
     "extrapolated": "no measured run is so near, or it was another chip or other software",
 }
@@ -42,8 +43,8 @@ def answer(best: Choice, ideal: Choice) -> str:
 
 def _band(best: Choice) -> str:
     """Return how wide a band is, in words."""
-    times = float(best.high / best.low)
-    return f"The ends of the band differ by a factor of {times:,.{1 if times < 10 else 0}f}."
+    times = format_digits(float(best.high / best.low), 1 if best.high > 10 * best.low else 2)
+    return f"The ends of the band differ by a factor of about {times}."
 
 
 def bands(
