@@ -87,13 +87,15 @@ drawn = {"input_tokens": 4096, "output_tokens": 512, "slots": 4, "precision": "f
 timelines.prefill_and_decode("llama-3.3-70b", "trn2.48xlarge", tm.Mapping(tp=4), **drawn)
 
 # %% [markdown]
+# The caption counts steps with all four slots in use, which take a little longer than those of one request alone.
+#
 # A user sees two times: the **time to first token** (TTFT), and the **time per output token** (TPOT), which is the mean of the later gaps with their
 # pauses. The speed of a user is one over TPOT. A single gap is called inter-token latency (ITL).
 #
 # ## The equations
 #
-# A step takes the time $t$ for $B$ slots and gives each of them $E$ tokens, which is one without drafts. A prompt takes
-# the time $P$. Requests arrive at the rate $\lambda$, each for an answer of $o$ tokens. Prompts take the share $\rho$ of the time, and decode has the
+# A step takes the time $t$ for $B$ slots and gives each of them $E$ tokens. That is one, or more with *drafts*: tokens that a small
+# model guesses and the large one checks in a single step. A prompt takes the time $P$. Requests arrive at the rate $\lambda$, each for an answer of $o$ tokens. Prompts take the share $\rho$ of the time, and decode has the
 # rest. That gives TPOT, here $\tau$. **Little's law** says that the number of customers in a shop is the rate at which they come times the time
 # that they stay. A request stays for $o$ tokens, so $n$ slots are in use:
 #
@@ -111,7 +113,8 @@ timelines.prefill_and_decode("llama-3.3-70b", "trn2.48xlarge", tm.Mapping(tp=4),
 #
 # This is the throughput of whole requests whose promise is kept, also called *goodput*. A figure for decode
 # alone, $B E / (C\,t)$, leaves the prompts out. **The first token** waits in the queue for the prefill. If equal prompts arrive at random,
-# a share $q$ of them waits no longer than $W_q$. Then come the prompt, on average half a step that is under way, and the server's own
+# the share $\rho$ finds the server busy, and waits $P / (2\,(1 - \rho))$ on average. We take these waits to fall off exponentially, so that a share
+# $q$ of all prompts waits no longer than $W_q$. Then come the prompt, on average half a step that is under way, and the server's own
 # time $h$:
 #
 # $$ W_q = \frac{P}{2\,(1 - \rho)}\,\ln\frac{\rho}{1 - q}, \qquad \mathrm{TTFT}_q = W_q + P + \tfrac{1}{2}\,t + h . $$
@@ -141,7 +144,8 @@ assert f"{wait:.1f} {wait + P + t / 2 + 0.060:.1f} {t / plain.time_s - 1:.1%}" =
 # ## Ask the model
 #
 # `tm.plan` tries mappings, batches, formats and documented software, and returns what makes most per chip while the promise
-# holds. `tm.serve` describes the same server at other rates, here up to the one that fills all slots.
+# holds. `tm.serve` describes the same server at other rates, here up to the one that fills all slots. For a model of your own, set `model` in the
+# second cell of `notebooks/serving.ipynb` to the path of its `config.json`.
 
 # %%
 best = tm.plan(m, tm.Request(**usual), spec, **chosen).best
@@ -225,7 +229,7 @@ charts.table(pd.DataFrame(rows), caption="The plan with one thing changed", down
 #
 # ## Check against numbers that are not ours
 #
-# People publish how many tokens per second their servers make. No fit has read these pages. A point
+# People publish how many tokens per second their servers make. No fit has read these throughputs. A point
 # above the line is a server that we predict to be faster than it was.
 
 # %%

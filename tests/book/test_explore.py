@@ -82,7 +82,7 @@ def test_each_point_has_its_owners_hour(case):
 @pytest.mark.parametrize("case", CASES)
 def test_a_promise_that_is_not_kept_has_no_point(case):
     model, system, kind, precision, request = case
-    table, speeds = grid(*case), [10.0, 20.0, 40.0, 80.0, 160.0]
+    table, speeds = grid(*case), [10.0, 20.0, 50.0, 100.0, 200.0]
     reached = [bool(c) for c in best_at(model, request, system, speeds, [precision], KINDS[kind])]
     assert table.promised_tokens_per_s_per_user.tolist() == [v for v, r in zip(speeds, reached, strict=True) if r]
     assert table.place.tolist() == list(range(1, len(table) + 1))

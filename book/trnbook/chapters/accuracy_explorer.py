@@ -44,7 +44,10 @@ def measured_and_predicted(
         _choose("chip", CHIPS, "Chip", CHIPS.index(chip)),
     ]
     drawn = _drawn(points, kinds)
-    place = {"x": _log(alt.X, "m", "Measured", padding=12), "y": _log(alt.Y, "p", None, padding=12)}
+    place = {
+        "x": _log(alt.X, "m", "Measured, in the unit of the prediction", padding=12),
+        "y": _log(alt.Y, "p", None, padding=12),
+    }
     names = list(CHIPS[1:])
     looks = {"domain": names, "range": [*language.colours(names[:-1]), GREY]}
     colour = alt.Color(

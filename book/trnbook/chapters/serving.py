@@ -68,7 +68,7 @@ def headline(best: Choice) -> str:
         if low != high
         else "**How sure?** Software that loses nothing has no uncertain times. "
     )
-    estimates = f"The constants of the software, `{stack.id}`, are our own estimates (D)." if stack.estimates else ""
+    estimates = f"The constants of the software, `{stack.id}`, are our own estimates." if stack.estimates else ""
     return common.card(
         f"{format_digits(best.tokens_per_s_per_chip, 3)} tokens/s per chip",
         f"`{best.question.model.id}` on {best.system.id}, while each user gets {speed:,g} tokens/s",

@@ -24,7 +24,7 @@ from trnmodel.steps.legal import longer
 if TYPE_CHECKING:
     import pandas as pd
 
-SPEEDS = (10.0, 20.0, 40.0, 80.0, 160.0)  # promised to a user [token/s]
+SPEEDS = (10.0, 20.0, 50.0, 100.0, 200.0)  # promised to a user [token/s]
 SOFTWARE = tuple(reversed(KINDS))
 FORMATS = ("bf16", "fp8", "mxfp8")
 LABELS = ("model", "system", "stack_kind", "precision")

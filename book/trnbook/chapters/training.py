@@ -134,8 +134,9 @@ def answer(run: TrainRun, runs: Runs) -> str:
         rival=best,
         alone="" if best else "no other system was asked about that can run it",
         proof="Check: steps and runs that were measured",
-        more=f"**How sure?** The range is what the constants of `{run.stack.id}` leave open, our own estimate (D)."
-        f"{reasons(str(run.basis_reason))}",
+        more=f"**How sure?** The range is what the constants of `{run.stack.id}` leave open, our own estimate."
+        f"{reasons(str(run.basis_reason))} No software can be faster than the ideal bar of the chart; the range "
+        "ignores it.",
     )
 
 
@@ -144,8 +145,8 @@ def reasons(basis_reason: str) -> str:
 
     Examples
     --------
-    >>> reasons("chip: x was fitted on trainium2; models: no training row of expert models; chips: rows reach to 1")
-    ' It is wide: x was fitted on Trainium2, no step of expert models was measured, none on more than 1 chip.'
+    >>> reasons("models: no training row of expert models; chips: rows reach to 1")
+    ' It is wide: no step of expert models was measured, no step behind them ran on more than 1 chip.'
     >>> reasons("")
     ''
     """
@@ -154,10 +155,12 @@ def reasons(basis_reason: str) -> str:
         text = re.sub(r"^[a-z ]+: ", "", one)
         text = re.sub(r"^no training row of (.+)$", r"no step of \1 was measured", text)
         said.append(
-            re.sub(r"^rows reach to (\d+)$", lambda most: f"none on more than {counted(int(most[1]), 'chip')}", text)
+            re.sub(
+                r"^rows reach to (\d+)$",
+                lambda most: f"no step behind them ran on more than {counted(int(most[1]), 'chip')}",
+                text,
+            )
         )
-    if said and said[-1].startswith("none") and not any(one.startswith("no step") for one in said):
-        said[-1] = said[-1].replace("none", "no step was measured", 1)
     return named(f" It is wide: {', '.join(said)}.") if said else ""
 
 

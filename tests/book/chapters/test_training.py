@@ -91,7 +91,7 @@ def test_the_card_has_days_energy_and_the_next_system(runs):
 
 def test_why_a_range_is_wide():
     assert tables.reasons("") == ""
-    assert tables.reasons("chips: rows reach to 64") == " It is wide: no step was measured on more than 64 chips."
+    assert tables.reasons("chips: rows reach to 64") == " It is wide: no step behind them ran on more than 64 chips."
 
 
 def test_what_is_spent(runs):
