@@ -78,11 +78,13 @@ charts.ranges(
 # %% [markdown]
 # Every generated token also pays for its share of the prompt. *Owned* is the cost to a company that buys machines and keeps them busy.
 # *Rented* is a published price per hour with the seller's margin. A system without such a bar has none.
+# This page follows Trainium3 NL72x2, the larger rack. [Which system should I use?](which-system.ipynb) chooses NL32x2: for Llama both make
+# the same per chip, and the hour of NL32x2 costs its owner a little less.
 #
 # ## Move the prices yourself
 #
 # *Public* software can be installed today. *Hand-tuned* software puts together the best parts that somebody has measured. *Ideal* software
-# loses nothing, so no real program is faster. The diamond is your own guess.
+# loses nothing, so no real program is faster. In the chart below, the diamond marks a guess of your own, which the sliders move.
 
 # %% tags=["hide-input"]
 three = {"chip_usd": [1e3, 1.1e4, 1e3], "tdp_w": [1e2, 1e2, 1.1e3]}  # points of a plane
@@ -93,8 +95,7 @@ tables.live(owned, hours, moved, under=f"{input_tokens:,} tokens in and {output_
 # %% [markdown]
 # ## The running case
 #
-# A comparison goes wrong if it sets a slow answer against a fast one, leaves out prompts, or sets tuned software against untuned. So the
-# book follows one request with a promise to each user. This chapter explains the last line.
+# The book follows one request with a promise to each user, and counts its prompt. This chapter explains the last line.
 
 # %% tags=["hide-input"]
 case.table("cost")
@@ -113,8 +114,7 @@ case.table("cost")
 # $$ R = 4{,}096 \times 0.291\,\text{ms} + 512 \times 3.675\,\text{ms} = 3.08\,\text{s} , \qquad C = \frac{10^6}{3600} \times 0.658
 # \times \frac{3.08}{512} = 1.10\ \text{dollars} $$
 #
-# A token of the answer takes much longer than a token of the prompt. But there are eight times as many tokens of the prompt, so they make
-# two fifths of the bill. The result is the first figure of our line:
+# There are eight times as many tokens of the prompt, so they make two fifths of the bill. This is the first figure of our line:
 
 # %%
 trn2, ask = "trn2.48xlarge", case.request("llama-3.3-70b")
@@ -143,14 +143,15 @@ flows.where_a_dollar_goes(hour)
 # adds cooling and conversion, times the price $e$. Operations take a share $k$ of the capital per year. **By hand**, a chip of Trainium3
 # NL72x2 whose owner pays 8 % interest per year over 66 months:
 #
-# $$ \underbrace{\frac{0.0188 \times 23{,}877}{730.5}}_{0.61} + \underbrace{c_\text{site}}_{0.25} + \underbrace{0.948\,\text{kW} \times 1.25 \times
-# 0.0826}_{0.10} + \underbrace{\frac{0.02955 \times 23{,}877}{8{,}766}}_{0.08} = 1.05\ \text{dollars} $$
+# $$ \underbrace{\frac{0.01878 \times 23{,}877}{730.5}}_{0.6138} + \underbrace{c_\text{site}}_{0.2535} + \underbrace{0.948\,\text{kW} \times
+# 1.25 \times 0.0826}_{0.0979} + \underbrace{\frac{0.02955 \times 23{,}877}{8{,}766}}_{0.0805} = 1.046\ \text{dollars} $$
 
 # %% tags=["hide-input"]
 by_hand, rate = tm.tco("trn3-nl72x2-pcie160"), 0.08 / 12
 capital = rate / (1 - (1 + rate) ** -66) * 23_877 / 730.5
-total = capital + by_hand.site_usd_per_h + 0.948 * 1.25 * 0.0826 + 0.02955 * 23_877 / 8766
-assert f"{capital:.2f} {total:.2f} {by_hand.usd_per_h:.2f}" == "0.61 1.05 1.05"
+terms = [capital, float(by_hand.site_usd_per_h), 0.948 * 1.25 * 0.0826, 0.02955 * 23_877 / 8766]
+assert [round(term, 4) for term in terms] == [0.6138, 0.2535, 0.0979, 0.0805]
+assert f"{sum(terms):.3f} {by_hand.usd_per_h:.3f}" == "1.046 1.046"
 
 # %% [markdown]
 # ## Who wins, and how often?
@@ -167,15 +168,16 @@ for label, question, prices_of, software in tables.rankings(owned, rented):
 tables.shares(shares, "share of the draws in which a token of this system is the cheapest")
 
 # %% [markdown]
-# The bars of ideal software say what the hardware could do at these prices. Racks of the same chip and software move together, so the one
-# with the cheaper hour takes all of their draws.
+# The bars of ideal software say what the hardware could do at these prices. Two racks with the same chip and software are fast or slow
+# together. Where they also make the same per chip, the rack with the cheaper hour wins whenever one of them does.
 #
 # ## At what price per chip-hour does Trainium tie with a GPU?
 #
-# Rents are often secret, and a tie needs none of them. If the rival costs $c_0$ per hour and takes $R_0$ chip-seconds for the request, both
+# If the rival costs $c_0$ per hour and takes $R_0$ chip-seconds for the request, both
 # cost the same per token at $c^* = c_0\,R_0/R$. The ratio $R_0/R$ says how many hours of the rival one chip-hour *replaces*. Multiply it
-# by the price that you would pay for the rival. The last column says what the chip may cost its owner, and *none* means that even a free
-# chip would not tie. A range that spans several times its value says that the software must be measured first.
+# by the price that you would pay for the rival. The column of rents takes the published rent of the rival, by default that of AWS's Capacity
+# Blocks. The last column says what the chip may cost its owner, and *none* means that even a
+# free chip would not tie. A range that spans several times its value says that the software must be measured first.
 
 # %%
 small = tm.Request(4096, 512, tokens_per_s_per_user=100)
@@ -204,6 +206,7 @@ tables.choices(choices, spec)
 # %% [markdown]
 # ## Check against prices that are not ours
 #
+# This is a check of consistency, because most of our assumptions were chosen with these figures in view.
 # SemiAnalysis prints what an hour of five GPUs costs a *hyperscaler*, who builds its halls, and a *neocloud*, who rents them. We ask for the
 # same hours, at prices of the same month.
 
@@ -215,8 +218,7 @@ off = printed.error.abs()
 Markdown(f"Our hours differ from the printed ones by at most {off.max():.0%}, and by {off.median():.0%} at the median.")
 
 # %% [markdown]
-# Our assumptions were chosen with most of these figures in view, all but those of MI300X, so this tests consistency. For Trainium nobody
-# prints such a figure. We count the parts of its racks and estimate their prices, and the check does not reach those.
+# Only the figures of MI300X were not in view. For Trainium nobody prints such a figure, and the check does not reach our prices of its parts.
 
 # %% [markdown]
 # ## What moves the answer, and what is left out
@@ -229,8 +231,7 @@ swings = costs.draws("public", draws=4000).tornado(spec.id)
 tables.tornado(swings, costs[spec.id, "public"])
 
 # %% [markdown]
-# [What does software cost?](software.ipynb) explains why software is slow, and [training](training.ipynb) has its own chapter. Left out are
-# secret discounts, taxes, storage, staff, and the work of moving software to another chip.
+# Left out are secret discounts, taxes, storage, staff, [training](training.ipynb), and the work of moving software to another chip.
 
 # %% [markdown]
 # ```{admonition} Takeaway

@@ -170,7 +170,14 @@ def shares(entries: Sequence[pd.DataFrame], under: str) -> Any:
     if not entries:
         return Markdown("No two of these systems keep the promise at a known cost, so nobody wins.")
     caption = "A bar of nearly one colour has a winner"
-    return charts.stacks(all_of(entries), x="which", y="share", color="system", caption=caption, under=under)
+    table = all_of([one.assign(which=f"{one.which.iloc[0]}: {_first(one)}") for one in entries if len(one)])
+    return charts.stacks(table, x="which", y="share", color="system", caption=caption, under=under)
+
+
+def _first(one: pd.DataFrame) -> str:
+    """Return who is the cheapest most often in a contest, and in which share of its draws."""
+    most = one.loc[one.share.idxmax()]
+    return f"{read_system(most.system).name} {most.share:.0%}"
 
 
 def who_wins(wins: pd.DataFrame) -> str:
@@ -203,9 +210,16 @@ def answer(one: TokenCost, wins: pd.DataFrame | None) -> str:
         alone="no other of these systems keeps the promise at a known cost" if wins is None else "",
         proof="Check against prices that are not ours",
         more="**How sure?** The range in brackets holds nine draws in ten of everything that is uncertain in software "
-        f"and prices. {f'Nobody publishes what a {one.system.chip.name} costs; its price is our estimate.' * counted}"
+        f"and prices. {_whose(one) * counted}"
         f"\n\n{ledger.rests_on(one.stack.id)}",
     )
+
+
+def _whose(one: TokenCost) -> str:
+    """Return who owns a chip whose parts we count, and that its cost is our estimate."""
+    name, amazon = one.system.chip.name, one.system.chip.core is not None
+    owns = f"The owner of a {name} is Amazon. " if amazon else ""
+    return f"{owns}Nobody publishes what a {name} costs; its price is our estimate."
 
 
 def movable(hours: Mapping[str, Cost]) -> list[str]:
