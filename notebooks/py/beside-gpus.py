@@ -48,7 +48,7 @@ guard.within(1, 1e6, input_tokens=input_tokens, output_tokens=output_tokens), gu
 everyone, models, requests = tables.check(system, systems, named, (input_tokens, output_tokens), speeds)
 mine, dense = everyone[0], next(iter(models))
 
-# %%
+# %% tags=["hide-input"]
 owned = {name: tm.tco(name) for name in everyone}  # what a chip-hour costs its owner
 sides, costs, joules = {}, {}, {}
 for name, m in models.items():
@@ -62,8 +62,11 @@ answers = {name: tables.measures(side, costs[name], joules[name]) for name, side
 display(Markdown(tables.answer(answers, sides, mine)), tables.orders(answers))
 
 # %% [markdown]
-# Each column has its own order, because a fast chip may be dear and a slow one may draw few watts. The chapter derives the three columns, asks again
-# on other terms, and checks them against measured runs of both makers.
+# Each column has its own order, because a fast chip may be dear and a slow one may draw few watts. The ranges are wide and many overlap, so
+# read the columns as middles. No limit on the first token is promised here. [Which system should I use?](which-system.ipynb) shows that
+# a limit of a second costs Trainium most of its throughput, and the best GPU nothing.
+#
+# The chapter derives the three columns, asks again on other terms, and compares them with measured runs of both makers.
 #
 # ## The running case
 #
@@ -189,7 +192,8 @@ charts.ranges(
 
 # %% [markdown]
 # The distance from *as asked* to *ideal software* is what software owes the hardware. Where the ratio without drafts is much smaller, the
-# answer rests on one option of the software and on the share of its drafts that the large model accepts.
+# answer rests on one option of the software and on the share of its drafts that the large model accepts. Llama on Trainium is such a case. Its
+# drafts were measured by AWS on Trainium2, for one sequence at a time, and are carried over to Trainium3.
 #
 # ## Is it fair?
 #
@@ -200,7 +204,8 @@ charts.ranges(
 # - **What is assumed.** Where nobody measured a chip, it takes the constants of the nearest one, and its band is wider.
 #
 # A thousand *draws* replace what nobody knows by a guess, the same guess for systems that run the same software. The table gives the share
-# of draws in which a system leads per chip, and what its figures rest on. A wide band leads more often, because it also reaches higher.
+# of draws in which a system leads per chip, and what its figures rest on. An uncertain system
+# leads more draws, because its upper end is higher.
 
 # %%
 neuron, others = tm.validation(), tm.validate(tables.GPU_ROWS)
@@ -208,7 +213,7 @@ steps = tables.measured_steps(neuron, others)
 
 # %% tags=["hide-input"]
 charts.table(
-    tables.grounds(sides[dense], joules[dense], steps),
+    tables.grounds(sides[dense], joules[dense], steps, models[dense].kind),
     caption=f"How often each system leads, and what its figures rest on: {dense}",
     download="grounds",
 )
@@ -216,7 +221,7 @@ charts.table(
 # %% [markdown]
 # ## Check: measured runs of both makers
 #
-# If the model favoured one side, the measured steps of that side would lie below the line. These are all published decode steps of either
+# This is mostly a check of consistency, because constants were fitted to most of these runs. If the model favoured one side, the measured steps of that side would lie below the line. These are all published decode steps of either
 # side that state what a prediction needs.
 
 # %% tags=["hide-input"]
@@ -245,12 +250,12 @@ Markdown(
 # ## What moves the answer, and what is left out
 #
 # Software moves the answer most, then the promised speed, then the format; and what a customer is offered moves it, not a list price. Left out
-# are prompts on separate chips, prefixes that requests share, limits on the first token, and the work of porting a program.
+# are prompts on separate chips, prefixes that requests share, and the work of porting a program.
 
 # %% [markdown]
 # ```{admonition} Takeaway
 # :class: tip
-# Ask per chip, per dollar and per joule, and expect three orders. In the running case Trainium3 makes less per chip than the newest GPUs.
+# Ask per chip, per dollar and per joule, since the three orders may differ, and state a limit on the first token if there is one. In the running case Trainium3 makes less per chip than the newest GPUs.
 # For the dense model its owner's lower cost makes up for that. For the mixture of experts it does not, because public software is far from
 # what the chip could do.
 # ```

@@ -15,7 +15,6 @@ from trnbook.drawings.svg import Accent, Drawing, line, text
 from trnmodel.catalog import load
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.draws import DRAWS
-from trnmodel.evidence.records import document
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.power.energy import RequestEnergy
@@ -153,7 +152,8 @@ def answer(tables: Mapping[str, pd.DataFrame], sides: Mapping[str, Comparison], 
     none = "no comparison, for one side breaks the promise"
     return common.card(
         _ratios(one) or none,
-        f"`{model}` on {name}, beside the best GPU or TPU in each measure; above one Trainium is ahead",
+        f"`{model}` on {name}, beside the best GPU or TPU in each measure; above one Trainium is ahead, and each "
+        "ratio is uncertain by several times",
         mark="extrapolated",
         rival=f"{_ratios(two) or none}, with `{other}`",
         rank="In comparison",
@@ -185,7 +185,7 @@ def orders(tables: Mapping[str, pd.DataFrame]) -> Drawing:
         TOP + ROW * rows + 4,
         [],
         frames,
-        note="The best stands on top of each column; a line follows a system. Coloured lines are Amazon's chips.",
+        note="The best stands on top, and a line follows a system. Amazon's chips are coloured; = marks a tie.",
         alt="; ".join(f"{model}: {', '.join(map(str, table.system.map(called)))}" for model, table in tables.items()),
     )
 
@@ -194,7 +194,7 @@ def _slopes(table: pd.DataFrame) -> list[str]:
     """Return one frame: three columns of figures in their order, and lines that follow each system."""
     xs = dict(zip(MEASURES, (LEFT, (LEFT + RIGHT) / 2, RIGHT), strict=True))
     places = {name: table[name].rank(ascending=name != CHIP, method="first", na_option="bottom") for name in MEASURES}
-    places[CHIP] = table[CHIP].rank(ascending=False, method="first", na_option="bottom")
+    shown = {name: [_shown(x, name) for x in table[name]] for name in MEASURES}
     marks = [text(x, 22, HEADS[name], bold=True) for name, x in xs.items()]
     for i, row in table.iterrows():
         accent: Accent = "" if rivals([row.system]) else "a"
@@ -203,13 +203,24 @@ def _slopes(table: pd.DataFrame) -> list[str]:
             look: dict[str, Any] = {"accent": accent, "faint": not accent, "wide": 2.4 if accent else 1.3}
             marks.append(line(xs[name] + 32, y, xs[after] - 32, y2, **look))
         for name, y in at.items():
-            known = row[name] == row[name]
-            figure = f"${row[name]:.2f}" if name == DOLLAR else format_digits(row[name], 3)
-            marks.append(text(xs[name], y + 5, figure if known else "–", accent=accent))
+            figure = shown[name][table.index.get_loc(i)]
+            tied = " =" if figure != "–" and shown[name].count(figure) > 1 else ""
+            marks.append(text(xs[name], y + 5, figure + tied, accent=accent))
         said = str(called(row.system))
         marks.append(text(LEFT - 40, at[CHIP] + 5, said, anchor="end", accent=accent))
         marks.append(text(RIGHT + 40, at[JOULE] + 5, said, anchor="start", accent=accent))
     return marks
+
+
+def _shown(value: float, name: str) -> str:
+    """Return a figure as the drawing has it; a dash where it is unknown.
+
+    >>> _shown(1.016, DOLLAR), _shown(482.7, CHIP), _shown(float("nan"), CHIP)
+    ('$1.02', '483', '–')
+    """
+    if np.isnan(value):
+        return "–"
+    return f"${value:.2f}" if name == DOLLAR else format_digits(value, 3)
 
 
 def points(sides: Mapping[str, Comparison], banded: Iterable[str]) -> pd.DataFrame:
@@ -360,16 +371,28 @@ def one_author(neuron: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def grounds(side: Comparison, joules: Mapping[str, RequestEnergy], steps: pd.DataFrame) -> pd.DataFrame:
+def grounds(side: Comparison, joules: Mapping[str, RequestEnergy], steps: pd.DataFrame, kind: str) -> pd.DataFrame:
     """Return how often each system leads, and what its figures rest on.
+
+    Parameters
+    ----------
+    side : Comparison
+        The comparison. [-]
+    joules : mapping of RequestEnergy
+        Energy by system. [-]
+    steps : pandas.DataFrame
+        The `measured_steps`. [-]
+    kind : str
+        Kind of the model that is compared. [-]
 
     Returns
     -------
     table : pandas.DataFrame
-        system, share_of_draws (in which it leads or shares the lead), software, steps (measured on its chip), pages
-        (that state them), median_error, watts. [-]
+        system, share_of_draws (in which it leads or shares the lead), software, measured steps on its chip of this
+        kind of model and of others, median_error of all of them, watts. [-]
     """
     rows, lead = [], side.leads[side.speeds[0]]
+    alike = steps.model.map(lambda name: bool(name) and read_model(name).kind == kind)
     for c in side.at(side.speeds[0]):
         chip, reason = c.system.chip.id, str(joules[c.system.id].basis_reason)
         mine = steps[steps.chip == chip]
@@ -377,8 +400,8 @@ def grounds(side: Comparison, joules: Mapping[str, RequestEnergy], steps: pd.Dat
         row["share_of_draws"] = lead.alone[c.system.id] + lead.shared[c.system.id]
         row["software"] = (c.option.engine or c.stack.name.partition(" (")[0]).partition(", ")[0]
         row |= {
-            "steps": len(mine),
-            "pages": mine.source.map(document).nunique(),
+            "steps of this kind of model": int(alike[mine.index].sum()),
+            "of other kinds": int((~alike[mine.index]).sum()),
             "median_error": mine.error.abs().median(),
         }
         known = bool(joules[c.system.id].valid)

@@ -112,7 +112,9 @@ def test_the_drawing_has_each_column_in_its_own_order(found):
     reader = Texts()
     reader.feed(tables.orders({MODEL: found})._repr_html_())
     for x, name in zip((tables.LEFT, (tables.LEFT + tables.RIGHT) / 2, tables.RIGHT), tables.MEASURES, strict=True):
-        column = [text.strip("$") for at, y, text in sorted(reader.said, key=lambda one: one[1]) if at == x][1:]
+        column = [
+            text.removesuffix(" =").strip("$") for at, y, text in sorted(reader.said, key=lambda one: one[1]) if at == x
+        ][1:]
         values = [float(text.replace(",", "")) for text in column if text != "–"]
         assert len(column) == len(found)
         assert values == sorted(values, reverse=name == tables.CHIP)
@@ -197,10 +199,12 @@ def test_one_page_ran_both_chips(runs):
 
 def test_grounds_say_who_leads_and_what_was_measured(side, runs):
     steps = tables.measured_steps(*runs)
-    table = tables.grounds(side, {c.system.id: c.energy() for c in side.at()}, steps).set_index("system")
+    table = tables.grounds(side, {c.system.id: c.energy() for c in side.at()}, steps, "dense").set_index("system")
     lead = side.leads[50.0]
     assert table.share_of_draws["hgx-h200"] == lead.alone["hgx-h200"] + lead.shared["hgx-h200"]
-    assert table.steps["hgx-h100"] == (steps.chip == "h100").sum() > 100
-    assert table.steps["tpu-v6e-pod"] == 0
+    all_steps = table["steps of this kind of model"] + table["of other kinds"]
+    assert all_steps["hgx-h100"] == (steps.chip == "h100").sum() > 100
+    assert all_steps["tpu-v6e-pod"] == 0
+    assert table["steps of this kind of model"][SYSTEM] == 0 < table["of other kinds"][SYSTEM]  # experts alone
     assert table.watts["tpu-v6e-pod"] == "not published"
     assert table.watts["hgx-h100"] == "of this chip"
