@@ -231,8 +231,8 @@ def _rent(plan: Plan, rented: TokenCosts) -> str:
     if not others:
         return text
     kind = "GPU" if others[0].system.chip.core is None else "Trainium system"
-    (low, high), (other_low, other_high) = (one.ends(name) for one in (first, others[0]))
-    overlap = float(low) <= float(other_high) and float(other_low) <= float(high)
+    bands = [tuple(map(float, one.ends(name))) for one in (first, others[0])]
+    overlap = bands[0][0] <= bands[1][1] and bands[1][0] <= bands[0][1]
     ends = f"{first.system.name} has the lowest middle" + (
         ", and the ranges overlap, so nobody has won." if overlap else "."
     )
