@@ -43,6 +43,8 @@ charts.table(rows, caption="What each source prints, and what we do with it", do
 # A figure that nobody contradicts is simply used. Where sources disagree, we decide once, write down why, and keep what the others print. If
 # nothing decides, the figure stays *open*: one value leads, and the others become the ends of the band of every answer that uses it.
 #
+# Words are disputed too. An encyclopedia calls the racks of Trainium3 for rent, but EC2 lists none of them. So this book says *announced*.
+#
 # ## The bandwidth of Trainium3's memory
 #
 # AWS contradicts itself. Its architecture page prints 4.9 TB/s, and the totals of both UltraServers agree with that. Its guide for kernels prints
@@ -81,31 +83,30 @@ for model in case.PROMISES:
         moves += tables.move(dispute, ours, other)
 
 # %% [markdown]
-# The other two are watts, and move the energy per token. For comparison we add what nobody knows of the software:
+# The other two are watts, and move the energy per token. For comparison, a sentence says what nobody knows of the software:
 
 # %%
+unknown = []
 for model in case.PROMISES:
     ask = case.request(model)
     for dispute in tables.WATTS:
         plans = [tm.plan(model, ask, systems=one).best for one in tables.both(dispute)]
         moves += tables.move(dispute, *plans, of=lambda plan: float(plan.energy().server_j_per_token))
 for model, where in ((model, where) for where in case.SYSTEMS[::2] for model in case.PROMISES):
-    moves += tables.software(tm.plan(model, case.request(model), systems=where).best)
+    unknown += tables.software(tm.plan(model, case.request(model), systems=where).best)
+moved = tables.changes(moves)
 chart = charts.ranges(
-    pd.DataFrame(moves),
-    x="ratio",
-    y="group",
-    color="model",
-    log_x=True,
-    caption="Software is less sure than any disputed figure",
-    under="throughput (or joules) with the other figure over ours; a bar is the band of a plan",
+    moved, "difference", "group", "model", caption="No disputed figure moves the case by half", under=tables.MOVED
 )
-ten = tables.ten(pd.DataFrame(moves))
-display(chart, charts.table(ten, caption="What others print, and how far the case moves", download="ten"))
+ten = charts.table(tables.ten(moved), caption="What others print, and how far the case moves", download="ten")
+display(chart, Markdown(tables.unsure(unknown)), ten)
 
 # %% [markdown]
-# Most of the ten would move the case by a few percent. The memory of Trainium2 would move it more, but that figure is a placeholder which no
-# program can use. Of the others, the lanes deserve a look.
+# Most of the ten would move Llama by a few percent, apart from watts. Half of them would move DeepSeek-V3 by seven percent or more. The memory of
+# Trainium2 moves it most, but that figure is a placeholder which no program can use. Of the others, the lanes deserve a look.
+#
+# One disagreement is not among the ten, because no constant holds it. By AWS's guide for kernels, the DMA engines of Trainium3 copy 4.22 TB/s at
+# most. The step model reads weights at 4.66 TB/s: [How fast do bytes reach a NeuronCore?](memory.ipynb)
 #
 # ## How many lanes has a chip in NL72x2?
 #
@@ -210,7 +211,7 @@ charts.table(disputed, caption="Every figure on which sources disagree", downloa
 # ```
 
 # %% [markdown]
-# ## Evidence and sources
+# ## Sources
 
 # %% tags=["hide-input"]
 files = {

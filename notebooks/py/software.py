@@ -41,7 +41,7 @@ guard.need(dense.id != experts.id, f"model and experts_model are both {dense.id!
 models, others = {dense.id: dense, experts.id: experts}, [tm.system(name).id for name in rivals]
 lengths = f"{input_tokens:,} tokens in and {output_tokens:,} out"
 
-# %%
+# %% tags=["hide-input"]
 requests, gaps, plans = {}, {}, {}
 for (name, m), speed in zip(models.items(), speeds.values(), strict=True):
     requests[name] = tm.Request(input_tokens, output_tokens, tokens_per_s_per_user=speed)
@@ -55,7 +55,8 @@ display(Markdown(tables.answer(gaps, plans)), shown)
 
 # %% [markdown]
 # **How sure is this?** The ideal end follows from data sheets. The public end is a prediction; the range is that of what nobody knows of the
-# software. A bar depends on the order of the bars, and their product does not.
+# software. Routing of experts was fitted to at most 64 ranks, and a large rack is asked for more. A bar depends on the order of the bars, and their
+# product does not.
 #
 # ## The running case
 #
@@ -166,7 +167,8 @@ charts.table(
 )
 
 # %% [markdown]
-# One is no loss. Less than one is a gain that another row takes back, because kinds of software count the same loss in different places. Launch
+# Each factor goes the whole way to public software; the first chart shows the part up to hand-tuned software apart. A factor of one means that
+# nothing is lost. One below one is a gain that another row takes back, because kinds of software count the same loss in different places. Launch
 # has no row, because one graph holds the whole model. Training loses to kernels, and to exchanges that do not overlap with work.
 #
 # ## The dial: how much must be won back?
@@ -175,7 +177,7 @@ charts.table(
 #
 # $$ x = \frac{y_r}{y_\text{ideal}} $$
 #
-# of its ideal. Read the chart as a dial. Name the share that you expect of the software: it beats the rivals to the left.
+# of its ideal. Read the chart as a dial. Find the share that you expect of the software on the axis. You beat every rival whose dot lies left of it.
 
 # %%
 dials, sides = {}, {}
@@ -192,12 +194,20 @@ charts.ranges(
     x="share_of_ideal",
     y="which",
     color="model",
-    log_x=True,
     caption=tables.beaten(turned, dense.id),
     under=f"share of ideal {spec.name}, per chip; rivals on public software",
 )
 
 # %% [markdown]
+# A gap presupposes software that runs the model at all. `tm.support` looks up what the documentation lists:
+
+# %%
+Markdown(tables.listed(tm.support(experts, spec)))
+
+# %% [markdown]
+# No documented release of vLLM Neuron lists DeepSeek-V3, with its latent attention (MLA) and shared experts; a contributed port exists for
+# trn2.48xlarge. The case assumes that it runs with that software's constants.
+#
 # The band of hand-tuned software shows what measured parts would reach together. It ranks nobody, because nobody has put them together.
 # Where a rival ties at more than one, no software wins that race.
 #
@@ -220,7 +230,7 @@ display(
         label="run",
         caption="We foresee exchanges and padding, not better kernels",
         under="one point for each published change; the line is a perfect prediction",
-    )
+    ).properties(height=180)
 )
 
 # %% [markdown]
@@ -236,7 +246,6 @@ Markdown(f"{tables.held(wide)} of the left-out times lie in the interval that th
 # ## What moves the answer, and what is left out
 #
 # - **The promised speed.** A time per layer does not shrink with the batch: the faster the user, the more software costs.
-# - **Routing of experts.** Its constant was fitted to at most 64 ranks.
 # - **Left out**: two half batches that hide each other's exchanges, prompts on chips of their own, and the price of writing the software.
 
 # %% [markdown]

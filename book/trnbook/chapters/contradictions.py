@@ -16,10 +16,11 @@ from trnmodel.catalog.systems import System, system
 from trnmodel.quantities import quantity
 from trnmodel.result import in_sentence
 from trnmodel.search.choice import Choice
-from trnmodel.units import format_quantity
+from trnmodel.units import format_digits, format_quantity
 
 UNDISPUTED = "no source contradicts it"
 _LANES = "trn3-nl72x2-aws-lanes"
+MOVED = "throughput (or joules) with the other figure, over ours, minus one"
 _OURS = "project"  # the source of our own arithmetic
 
 
@@ -185,6 +186,31 @@ def software(best: Choice | None) -> list[dict[str, object]]:
     value = best.tokens_per_s_per_chip
     names: dict[str, object] = {"group": f"software of {called(best.place)}", "model": best.question.model.id}
     return [names | {"ratio": 1.0, "ratio_low": float(best.low / value), "ratio_high": float(best.high / value)}]
+
+
+def changes(moves: list[dict[str, object]]) -> pd.DataFrame:
+    """Return rows of `move` with the difference that each makes as a share.
+
+    Examples
+    --------
+    >>> float(changes([{"group": "x", "model": "m", "ratio": 1.5}]).difference.item())
+    0.5
+    """
+    table = pd.DataFrame(moves)
+    return table.assign(difference=table.ratio - 1)
+
+
+def unsure(rows: list[dict[str, object]]) -> str:
+    """Return in a sentence between which multiples of ours the software may put the throughput.
+
+    Examples
+    --------
+    >>> unsure([{"ratio_low": 0.1, "ratio_high": 2.0}, {"ratio_low": 0.5, "ratio_high": 30.0}])
+    'What nobody knows of the software moves the throughput far more, to between 0.1 and 30 times ours.'
+    """
+    table = pd.DataFrame(rows)
+    low, high = (format_digits(float(x), 2) for x in (table.ratio_low.min(), table.ratio_high.max()))
+    return f"What nobody knows of the software moves the throughput far more, to between {low} and {high} times ours."
 
 
 def ten(moves: pd.DataFrame) -> pd.DataFrame:

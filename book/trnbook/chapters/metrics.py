@@ -232,8 +232,8 @@ def answer(s: Stream, step: Step, stack: str, where: str) -> str:
     named = {name: format_quantity(COUNTS[name][1](s), "s", 3) for name in ("rest / (n - 1)", "whole / n")}
     return common.card(
         named["rest / (n - 1)"],
-        f"time per token after the first, {where}, as this book, vLLM, AIPerf and MLPerf count it (TPOT): the mean over "
-        f"{counted_things(len(s.sent_s), 'request')} of the stream below",
+        f"time per token after the first, {where}, as this book, vLLM, AIPerf and MLPerf count it (TPOT): the mean "
+        f"over {counted_things(len(s.sent_s), 'request')} of the stream below",
         mark=str(np.ravel(step.basis)[-1]),
         rank="In comparison",
         rival=f"{named['whole / n']} as LLMPerf counts, with the wait for the first of {s.output_tokens} tokens in",

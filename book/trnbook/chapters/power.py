@@ -153,7 +153,7 @@ def answer(rows: pd.DataFrame, plan: Choice, e: RequestEnergy, assume: Sequence[
         common.card(
             [float(mine[column]) for column in SPENT],
             f"energy at the server of a token of `{name}` on {spec.name}, with its share of the prompt; "
-            f"a chip draws {_two(mine['server_w']):,.0f} W there",
+            f"with them the server draws {_two(mine['server_w']):,.0f} W per chip",
             unit="J/token",
             mark=mine["basis"],
             rival=f"{read_system(least.system).name} takes {least[SPENT[0]]:.2g} J/token" if least is not None else "",
@@ -195,8 +195,9 @@ def per_rack(spec: System) -> float:
 def of_the_case(lines: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Return rows of the case: model, system, watts, tokens/s and joules, in digits that the range leaves."""
     table = pd.DataFrame(lines)[["model", "system", "server_w", "tokens_per_s_per_chip", *SPENT]]
-    table = table.rename(columns=lambda name: name.replace("server_j", "energy_j"))
-    rounded = {"server_w": table.server_w.map(_two), "tokens_per_s_per_chip": table.tokens_per_s_per_chip.map(_three)}
+    watts = "server, prompts included [W per chip]"
+    table = table.rename(columns=lambda name: name.replace("server_j", "energy_j")).rename(columns={"server_w": watts})
+    rounded = {watts: table[watts].map(_two), "tokens_per_s_per_chip": table.tokens_per_s_per_chip.map(_three)}
     return table.assign(**rounded)
 
 

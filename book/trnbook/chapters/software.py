@@ -21,6 +21,7 @@ from trnmodel.search.choice import Choice
 from trnmodel.search.compare import Comparison
 from trnmodel.search.gaps import LAST, MECHANISMS, TRAINING_MECHANISMS, SoftwareGap
 from trnmodel.steps.answers import Step
+from trnmodel.steps.support import Support
 from trnmodel.units import counted, format_digits
 
 if TYPE_CHECKING:
@@ -235,6 +236,20 @@ def beaten(table: pd.DataFrame, model: str) -> str:
     if not len(rivals) or np.isnan(reached):
         return f"Not both sides keep the promise with {model}"
     return f"Public software beats {int((rivals < reached).sum())} of {counted(len(rivals), 'rival')} with {model}"
+
+
+def listed(support: Support) -> str:
+    """Return in Markdown what documented software says of a model, and whether a port was contributed.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> listed(tm.support("deepseek-v3", "trn2.48xlarge")).partition("; ")[0]
+    '**deepseek-v3** is not listed by nxd-inference-2.31'
+    """
+    row = support.to_frame().iloc[0]
+    port = f"a contributed port: {row.port.partition(': ')[2]}" if row.port else "no contributed port is known"
+    return f"**{row.model}** is {row.status} by {row.release}; {port}."
 
 
 def pairs(validation: pd.DataFrame) -> pd.DataFrame:
