@@ -112,9 +112,11 @@ flows.where_a_byte_goes("llama-3.3-70b", "trn2.48xlarge", tm.Mapping(tp=64), bat
 #
 # $$ A_r = P \left\lceil \frac{2\,T\,(f/n_t + 2h)}{P} \right\rceil . $$
 #
-# Buffers for exchanges take $a$ bytes. Each layer adds $r$ for the descriptors that the DMA engines follow and $x$ for code, and each of $k$
-# physical cores loads $y$ of microcode. The runtime keeps $F$ more on the first rank. All this must fit into the memory $M$ of a rank; with one
-# rank per physical core (LNC 1), neighbours share a bank of it:
+# With constants of the runtime, all this must fit into the memory $M$ of a rank; with one rank per physical core (LNC 1), neighbours share a bank of it:
+#
+# | $a$ | $r$ | $x$ | $y$ | $F$ |
+# |---|---|---|---|---|
+# | buffers for exchanges | DMA descriptors per layer | code per layer | microcode of each of $k$ cores | more on the first rank |
 #
 # $$ m = W_r + K_r + A_r + a + l\,(r + x) + k\,y, \qquad m \le M, \qquad m + F \le M \text{ on the first rank.} $$
 #
@@ -203,7 +205,7 @@ tables.largest_batches(around, one, two, contexts, f"{m.id} in {precision.upper(
 
 # %% [markdown]
 # A line bends where a long prompt takes more pages. Doubling TP more than doubles the batch while it divides the weights *and* the heads.
-# Beyond the number of heads it divides weights alone, and the lines draw closer together.
+# Once each rank has a single head of keys, more TP divides only the weights, and the lines draw closer together.
 #
 # ## Check: a measured footprint, and what ran
 #

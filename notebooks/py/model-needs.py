@@ -80,8 +80,9 @@ case.table("model-needs")
 
 # %% [markdown]
 # The last line is the subject of this chapter: the bytes that all cores serving one batch read from HBM, the memory of the chips, in one
-# step. For Llama that is little more than its weights. For DeepSeek it is more than the whole model weighs, although a token uses only a
-# small part of the model.
+# step. The first chart counts what a model needs. This line counts what public software reads, with experts that no token asked for, padding and
+# copies. For Llama that is little more than its weights. For DeepSeek it is more than the whole model weighs, although a token uses only a
+# small part of it.
 #
 # ## Why ask the model first?
 #
@@ -298,7 +299,7 @@ assert (published.difference == 0).all()
 assert others.agrees.all()
 charts.table(
     model_needs.with_counts(ledger.agreement(others), published),
-    caption="Figures that others counted; exact means the same to the last unit",
+    caption="Figures that others counted; exact: equal to the last digit",
     download="agreement",
 )
 

@@ -74,10 +74,10 @@ tables.graph(spec)
 #
 # $$ B = r \sum_i n_i . $$
 #
-# All of these lanes must end at something. Let the $N_p$ chips of a plane bring $n$ lanes each, and let a switch give each of them a port of $w$
-# lanes. A switch with $L$ lanes then serves at most $L/w$ chips, and the plane has $S$ switches:
+# All of these lanes must end at something. Let each chip of a plane bring $n$ lanes, and let a switch give each chip a port of $w$
+# lanes. The plane then has $S$ switches, and a switch with $L$ lanes serves at most $N_p$ chips:
 #
-# $$ N_p\,n = S\,N_p\,w, \qquad N_p \le \frac{L}{w} . $$
+# $$ S = \frac{n}{w}, \qquad N_p \le \frac{L}{w} . $$
 #
 # **By hand.** Take NL72x2 as SemiAnalysis describes it. A chip has 64 lanes to the other chips of its tray, and as many to the switch
 # trays. Another 16 go to its partner in the second rack. A lane of PCIe Gen6 carries 8 GB/s, so $B = 144 \times 8 = 1152$ GB/s.
@@ -106,7 +106,7 @@ assert tm.topology(nl72).switch_counts.total() == 2 * switches == 2 * 184
 # $$ \bar d = \frac{N}{N-1} \sum_i \frac{\lfloor k_i^2/4 \rfloor}{k_i} . $$
 #
 # Now let all chips send at once. Cut the machine into halves where the fewest lanes cross. What they carry one way is the **bisection
-# bandwidth**. A torus is cut twice through each ring of its longest axis, of $k$ chips and links of rate $b$. A pair of racks is cut through
+# bandwidth**. On a torus, cut the longest axis. Every ring along it, of $k$ chips, is cut twice, through links of rate $b$. A pair of racks is cut through
 # the $n_x$ lanes of each chip to its partner:
 #
 # $$ B_\text{torus} = 2\,\frac{N}{k}\,b, \qquad B_\text{racks} = \frac{N}{2}\,n_x\,r . $$
@@ -162,7 +162,8 @@ tables.replicas(plans)
 #
 # ## Check: counts that are not ours
 #
-# SemiAnalysis prints how many parts a rack holds. We count the same parts on the graph, which is built from lanes and ports alone.
+# SemiAnalysis prints how many parts a rack holds. We count the same parts on the graph, which is built from its lanes and ports alone. So most rows compare
+# sums of SemiAnalysis with its own inputs: they test the graph and not the source.
 
 # %% tags=["hide-input"]
 charts.table(tables.parts(spec), caption="Parts as counted, and as a source prints them", download="parts")
@@ -228,7 +229,7 @@ Markdown(f"With AWS's lanes an all-to-all of 8 MB in a rack takes {longer:.2f} t
 # * **Chips per rack of NL72x2.** SemiAnalysis prints 64 in one place, and 18 trays of four chips in another. We use the trays.
 # * **Lanes to the second rack.** SemiAnalysis calls them less than a tenth of the backplane's. By its own count of lanes they are a quarter.
 # * **Ports of the backup switch.** SemiAnalysis exchanges the numbers of its wide and its narrow ports.
-# * **Lanes per chip.** SemiAnalysis counts 144 in use, AWS's page 88. How many switches AWS's lanes need is our estimate (confidence D).
+# * **Lanes per chip.** SemiAnalysis counts 144 in use, AWS's page 88. How many switches AWS's lanes need is our own estimate.
 # ```
 
 # %% tags=["hide-input"]

@@ -56,7 +56,7 @@ charts.lines(
     log_x=True,
     log_y=True,
     caption="Small ports and a third layer reach furthest",
-    under="one network of switches of one size; the smallest of them is AWS's top of rack",
+    under="ports of NICs in one plane; the smallest switch is AWS's top of rack",
 )
 
 # %% [markdown]
@@ -90,7 +90,7 @@ drawings.layers_of_network(spec)
 #
 # $$ r = \Bigl\lfloor\frac{S}{p}\Bigr\rfloor , \qquad E_L = 2\,\Bigl(\frac{r}{2}\Bigr)^{L} , \qquad X_L = (2L - 1)\,\Bigl(\frac{r}{2}\Bigr)^{L-1} . $$
 #
-# An endpoint is one port of a NIC. Half as fast a port means twice the radix, and $2^L$ times the endpoints. The bandwidth between two
+# An endpoint is one port of a NIC, which is what the first chart counts; the headline counts chips. Half as fast a port means twice the radix, and $2^L$ times the endpoints. The bandwidth between two
 # halves of the network is its *bisection* $B$. If a top of rack has $d$ ports down and $u$ up, it is *oversubscribed* by $o$:
 #
 # $$ B = \frac{E_L\,p}{2} , \qquad o = \frac{d}{u} . $$
@@ -162,7 +162,7 @@ charts.ranges(
 # $$ t = t_\text{inside} + 2\,\Bigl(1 - \frac{1}{c}\Bigr)\frac{m}{N\,b} . $$
 #
 # The larger the domain, the less each chip sends out. **By hand.** The 16 chips of a Trn2 instance share 1 GB. Between two instances each sends 62.5 MB,
-# which takes 2.5 ms at its NIC's rate. Among 64 it sends nearly twice as much.
+# which takes 2.5 ms at its NIC's rate. Among 64 instances each chip sends nearly twice as much.
 
 # %%
 over = {}
@@ -175,7 +175,8 @@ assert abs((most_s - two_s) / (2 * (1 / 2 - 1 / 64) * 1e9 / (16 * 25e9)) - 1) < 
 charts.table(tables.by_domains(over), caption="All-reduce of 1 GB, links alone", download="all-reduce")
 
 # %% [markdown]
-# In the first row all levels send at once. In the others they take turns, so $t_\text{inside}$ is longer and always the same.
+# The first row is one domain, where tray and rack can send different parts of the message at once. With several domains the parts pass one level after the
+# other, so $t_\text{inside}$ is longer, and the same in all other rows.
 #
 # **What does training expose?** In *data parallel* training each domain reads other sequences, and then all of them add up their gradients. Per parameter a domain does 6 FLOP per
 # token and sends 6 bytes per step: four of the gradient, and two of the new weight. If the software reaches the share $\eta$ of the peak, both
@@ -213,8 +214,8 @@ leaving = pd.DataFrame(rows)
 charts.table(leaving, caption="A cache is sent far faster than prefill makes it", download="cache")
 
 # %% [markdown]
-# SemiAnalysis reports AWS's view that 200 Gb/s per Trainium3 chip is enough to hide the transfer, and here it is. [How do users share one
-# machine?](serving.ipynb) asks when separate chips pay.
+# SemiAnalysis reports AWS's view that 200 Gb/s per Trainium3 chip is enough to hide the transfer, and here it is. [How fast does it
+# serve?](serving.ipynb) asks when separate chips pay.
 #
 # ## Check: numbers that are not ours
 #
@@ -241,7 +242,7 @@ charts.scatter(
 # ## What moves the answer, and what is left out
 #
 # Port rate and layers move the reach by powers. Oversubscription buys reach with bandwidth; `tm.clos(oversubscription=)` sizes it. Distance adds 5 µs per
-# kilometre, whatever the switch. Left out are congestion, lost packets, and prices ([What does a million tokens cost?](cost.ipynb)).
+# kilometre, whatever the switch. Left out are congestion, lost packets, and prices ([What does a token cost, and who wins?](cost.ipynb)).
 
 # %% [markdown]
 # ```{admonition} Takeaway

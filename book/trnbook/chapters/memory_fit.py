@@ -209,7 +209,10 @@ def answer(mapping: Mapping, fit: MemoryFit, place: int, question: str) -> str:
     sizes = [float(np.broadcast_to(end, np.shape(fit.total_bytes))[place]) for end in ends]
     name, room = called(mapping.tp[place], mapping.ep[place]), _one(fit, "first_rank_capacity_bytes", place) / GIB
     counted_share = (_one(fit, "weight_bytes", place) + _one(fit, "cache_bytes", place)) / sizes[0]
+    over = good and sizes[-1] / GIB > room
     verb, verdict = ("stores", "fits with") if good else ("would store", "does not fit; nearest comes")
+    if over:
+        verdict = "fits in the middle of the range with"
     less = _best(mapping, fit, float(mapping.ranks[place]) / 2)
     half = "" if less is None else called(mapping.tp[less], mapping.ep[less])
     needed = "" if less is None else format_digits(_one(fit, "first_rank_total_bytes", less) / GIB, 2)
@@ -224,7 +227,9 @@ def answer(mapping: Mapping, fit: MemoryFit, place: int, question: str) -> str:
         alone="" if half else "no smaller mapping was tried",
         proof="Check: a measured footprint, and what ran",
         more=f"**How sure?** Weights and cache, {counted_share:.0%} of these bytes, are counted from the model's "
-        f"shapes. The rest are constants of `{fit.stack.id}`, our own estimate (D). The range widens all bytes alike.",
+        f"shapes, and the rest are constants of `{fit.stack.id}`, our own estimates. The range widens all bytes alike, "
+        "also those that are counted, and is therefore too wide"
+        + (", though it reaches beyond the memory of the rank." if over else "."),
     )
 
 

@@ -128,7 +128,7 @@ def test_the_card_says_whether_it_fits():
     fit, _ = asked("llama-3.3-70b", "fp8", 4, 4608)
     place = memory_fit.chosen(MAPPINGS, fit)
     said = memory_fit.answer(MAPPINGS, fit, place, "of it")
-    assert "It has 24 GiB, so the model fits with TP 4." in said
+    assert "It has 24 GiB, so the model fits in the middle of the range with TP 4." in said
     assert "on half as many ranks, TP 2 would store 39 GiB." in said
     none = tm.memory_fit("llama-3.1-405b", "trn2.48xlarge", MAPPINGS, batch=64, context=65_536)
     assert not none.valid.any()
