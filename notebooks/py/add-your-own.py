@@ -168,11 +168,7 @@ charts.table(tables.verdicts(judged), caption="Three invented rows, as the model
 # %% [markdown]
 # These three rows are invented, to show what comes back. A row outside of its band is either a find or a mistake: a compiled
 # batch that is larger than the one in use, a graph for each layer, a draft model that nobody mentioned. The columns are those of
-# `data/evidence/measured.csv`, and a file is read as well as a table:
-#
-# ```python
-# tm.validate("my-rows.csv")
-# ```
+# `data/evidence/measured.csv`, and a file is read as well as a table: `tm.validate("my-rows.csv")`.
 #
 # ## Check: the published rows, through the same call
 #

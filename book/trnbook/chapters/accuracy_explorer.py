@@ -67,6 +67,7 @@ def measured_and_predicted(
 
 def _drawn(points: pd.DataFrame, kinds: list[str]) -> Any:
     """Return a chart of the points of the chosen question and chip; names travel once, points hold their places."""
+    points = points.assign(where=points["where"].map(language.called))
     lists = {name: list(dict.fromkeys(points[name])) for name in ("model", "where", "source")}
     chips = points.chip.map(chip_name).map(CHIPS.index)
     rows = points.assign(

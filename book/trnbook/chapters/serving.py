@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from trnbook.chapters import common
+from trnbook.charts.language import named
 from trnbook.shared import case
 from trnmodel.evidence.score import counted
 from trnmodel.evidence.tables import OUTSIDE, SOURCE, accuracy
@@ -153,7 +154,7 @@ def measured(rows: pd.DataFrame) -> pd.DataFrame:
     """
     table = counted(rows)
     table = table[(table.use == THROUGHPUT) & (table.unit == "tokens/s")]
-    case = table.model + " on " + table.chip + ", " + table.source
+    case = table.model + " on " + table.chip.map(named) + ", " + table.source
     figures = {"measured_tokens_per_s": table.value.astype(float), "predicted_tokens_per_s": table.predicted}
     return table.assign(**figures, case=case).drop(columns="basis")
 
