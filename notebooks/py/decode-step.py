@@ -260,7 +260,7 @@ charts.lines(
     y="tokens_per_s_per_chip",
     color="layer_constants",
     caption="Two constants of unknown cause decide the answer on Trainium3",
-    under="DeepSeek-V3 in MXFP8 on 144 chips of Trainium3, with the public software of the case",
+    under="DeepSeek-V3 in MXFP8 on the largest rack of Trainium3, with the case's public software",
 ).properties(height=230)
 
 # %% [markdown]

@@ -163,6 +163,7 @@ charts.lines(
 # gives shares of the highest rate. The model takes $x_0$ from one of its points, and the others check the shape.
 
 # %% [markdown]
+#
 
 # %% [markdown]
 # ## The line of the running case

@@ -8,7 +8,7 @@ from trnbook.chapters import serving_explorer as explorer
 
 def test_what_a_grid_of_frontiers_asks_by_itself():
     asked = inspect.signature(explorer.frontier_grid).parameters
-    assert explorer.SPEEDS == (10.0, 20.0, 40.0, 80.0, 160.0)
+    assert explorer.SPEEDS == (10.0, 20.0, 50.0, 100.0, 200.0)
     assert asked["software"].default == ("public", "hand-tuned", "ideal")
     assert asked["precisions"].default == ("bf16", "fp8", "mxfp8")
 

@@ -10,6 +10,7 @@ import pandas as pd
 
 from trnbook.chapters import common
 from trnbook.charts.language import called
+from trnbook.shared.ledger import standing
 from trnmodel.arguments import shown
 from trnmodel.catalog import load
 from trnmodel.catalog.systems import System, system
@@ -250,19 +251,6 @@ def publisher(source: str) -> str:
     """
     cited = load.sources()[source]
     return "our own arithmetic" if source == _OURS else f'{cited.publisher}, "{cited.title}"'
-
-
-def standing(rows: pd.DataFrame) -> pd.Series:
-    """Return what we do with each disputed fact: "in use", "open" (an end of the band) or "set aside".
-
-    A fact with the value of the one that a decision names is in use too.
-    """
-    values = {ruling.use: ruling for ruling in load.decisions() if ruling.use}
-    facts = load.facts_rows()
-    used = {facts[name].value_printed for name in values if name in set(rows.id)}
-    named = rows.status.map({"open": "open", "rejected": "set aside", "chosen": "in use"})
-    same = rows.status.eq("open") & (rows.id.isin(values) | rows.value_printed.isin(used))
-    return named.mask(same, "in use")
 
 
 def followed(facts: pd.DataFrame, entity: str, name: str) -> pd.DataFrame:

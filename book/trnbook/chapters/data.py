@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from trnbook.chapters import common, guard
-from trnbook.chapters.contradictions import standing
+from trnbook.shared.ledger import standing
 from trnmodel.arguments import SHOWN, nearest, shown
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip
@@ -46,8 +46,8 @@ def answer(facts: pd.DataFrame) -> str:
         counted(len(facts), "fact"),
         f"the figures that this book computes with, from {counted(facts.source.nunique(), 'source')}",
         mark="ideal",
-        rank="Of these",
-        rival=f"{ours / len(facts):.0%} are our own estimates, and say so",
+        rank="In comparison",
+        rival=f"{ours / len(facts):.0%} of them are our own estimates, and say so",
         proof="Check: do the facts give the totals that vendors print?",
         more="**How sure?** A fact is as sure as its source. Where sources disagree, both stand here, with a decision.",
     )

@@ -143,7 +143,11 @@ def answer(rows: pd.DataFrame, plan: Choice, e: RequestEnergy, assume: Sequence[
     """Return the card that opens the chapter, with the system that takes fewest joules of the others."""
     name, spec, chip = plan.question.model.id, plan.system, plan.system.chip
     mine = row(name, spec.id, plan, e)
-    others = rows[(rows.model == name) & (rows.system != spec.id)].dropna(subset=SPENT[0]).sort_values(SPENT[0])
+    others = (
+        rows[(rows.model == name) & (rows.system != spec.id)]
+        .dropna(subset=SPENT[0])
+        .sort_values(SPENT[0], kind="stable")
+    )
     least = others.iloc[0] if len(others) else None
     power = facilities.power(chip)
     fields = "idle_share compute_activity hbm_activity chip_width host_w_per_chip server_ratio".split()

@@ -294,7 +294,7 @@ def bills(sized: Plan) -> pd.DataFrame:
         row |= {"chips": capacity.chips, "usd_per_month": capacity.usd_per_month}
         row |= {"owned_usd_per_month": capacity.owned_usd_per_month, "mean_site_w": capacity.mean_site_w}
         rows.append(row)
-    return tidy(rows).sort_values(["usd_per_month", "owned_usd_per_month"], ignore_index=True)
+    return tidy(rows).sort_values(["usd_per_month", "owned_usd_per_month"], kind="stable", ignore_index=True)
 
 
 def stretched(model: Transformer, tokens: float) -> Transformer:

@@ -276,6 +276,19 @@ def cited(source: str) -> str:
     return f"[{known.title}]({known.url})" if known.url.startswith("https://") else known.title
 
 
+def standing(rows: pd.DataFrame) -> pd.Series:
+    """Return what we do with each disputed fact: "in use", "open" (an end of the band) or "set aside".
+
+    A fact with the value of the one that a decision names is in use too.
+    """
+    values = {ruling.use: ruling for ruling in load.decisions() if ruling.use}
+    facts = load.facts_rows()
+    used = {facts[name].value_printed for name in values if name in set(rows.id)}
+    named = rows.status.map({"open": "open", "rejected": "set aside", "chosen": "in use"})
+    same = rows.status.eq("open") & (rows.id.isin(values) | rows.value_printed.isin(used))
+    return named.mask(same, "in use")
+
+
 def rests_on(*names: str) -> str:
     """Return the estimates that a headline rests on, facts by id and stacks as counts; many are folded.
 
