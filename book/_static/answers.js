@@ -67,12 +67,17 @@ document.addEventListener("DOMContentLoaded", () => {
   // On a phone a table that is wider than the page, or whose words fill a narrow column, shows each row as a card, which
   // names its cells.
   const TALL = 90; // of a cell. [px]
-  // The running case stands on every page; as cards it would fill three screens of each.
-  const wide = (table) => table.closest(".trn-table")?.querySelector('a[download="case.csv"]');
-  const tables = [...document.querySelectorAll("article table")].filter(
-    (table) => table.tHead && table.tBodies.length && !wide(table),
-  );
   const phone = matchMedia("(max-width: 600px)");
+  // The running case stands on every page; on a phone it would fill three screens of each.
+  for (const link of phone.matches ? document.querySelectorAll('a[download="case.csv"]') : []) {
+    const table = link.closest(".trn-table");
+    const title = document.createElement("summary");
+    title.append(...table.querySelector("caption").childNodes);
+    table.querySelector("caption").remove();
+    table.append(fold(table, title, "trn-data"));
+  }
+
+  const tables = [...document.querySelectorAll("article table")].filter((table) => table.tHead && table.tBodies.length);
   for (const table of tables) {
     const heads = [...table.tHead.rows[table.tHead.rows.length - 1].cells].map((head) => head.textContent.trim());
     for (const row of table.tBodies[0].rows) {
