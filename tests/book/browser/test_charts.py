@@ -35,7 +35,8 @@ def chart_with(base, open_page, slugs):
         page = open_page()
         for slug in slugs:
             visit(page, f"{base}/chapters/{slug}.html")
-            chart = page.locator(f".trn-chart:has(.mark-line){selector}").first
+            free = ":not(:has(.vega-bindings :is(input, select)))"  # a chart that nothing moves
+            chart = page.locator(f".trn-chart:has(.mark-line){free}{selector}").first
             if chart.count():
                 chart.scroll_into_view_if_needed()
                 return page, chart
@@ -123,8 +124,8 @@ def test_the_wheel_scrolls_the_page_and_with_ctrl_the_chart(chart_with):
     await_ticks(chart, ticks, "!==")
 
 
-@pytest.mark.parametrize("names", [".role-legend-label [role=button]", ".mark-text.role-mark [role=button]"])
-def test_a_name_singles_out_its_line_by_keyboard(chart_with, names):
+def test_a_name_singles_out_its_line_by_keyboard(chart_with):
+    names = ".mark-text.role-mark [role=button]"  # no chart with lines that move has a legend
     page, chart = chart_with(f"[data-zoom]:has({names})")
     assert set(chart.evaluate(LINES)) == {1}
     chart.locator(names).first.focus()

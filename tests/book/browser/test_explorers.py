@@ -238,7 +238,8 @@ def test_the_keyboard_alone_asks_another_question(frontier):
     after = point(chart)
     assert (before["basis"], after["basis"]) == ("extrapolated", "ideal")
     (system,) = (name for name in LABELS if LABELS[name] == last)
-    assert_is_a_plan(after, "llama-3.1-8b", system, "ideal", "BF16")
+    precision = chart.locator("select[name=precision]").evaluate("list => list.selectedOptions[0].innerText")
+    assert_is_a_plan(after, "llama-3.1-8b", system, "ideal", precision)
 
 
 def test_what_cannot_be_says_so_in_words(frontier):
