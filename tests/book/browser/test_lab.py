@@ -103,7 +103,7 @@ def see_chart(page, cells):
 
 
 @pytest.mark.few("index", "memory", "rack")
-def test_a_chapter_opens_in_lab_with_its_answer_and_folded_set_up_and_saves_as_it_is(
+def test_a_chapter_opens_in_lab_with_folded_set_up_and_saves_as_it_is(
     opened, checkout, git_status, slug
 ):
     page = opened(slug)
