@@ -103,9 +103,7 @@ def see_chart(page, cells):
 
 
 @pytest.mark.few("index", "memory", "rack")
-def test_a_chapter_opens_in_lab_with_folded_set_up_and_saves_as_it_is(
-    opened, checkout, git_status, slug
-):
+def test_a_chapter_opens_in_lab_with_folded_set_up_and_saves_as_it_is(opened, checkout, git_status, slug):
     page = opened(slug)
     answer = page.locator(".jp-CodeCell .jp-OutputArea-output").first
     assert answer.bounding_box()["y"] < 0.8 * page.viewport_size["height"]
