@@ -245,22 +245,19 @@ def test_the_keyboard_alone_asks_another_question(frontier):
 def test_what_cannot_be_says_so_in_words(frontier):
     """671 billion weights of two bytes are 1,250 GiB; sixteen chips of 32 GiB hold 512."""
     _, chart = frontier
-    systems = chart.locator("select[name=system] option").all_inner_texts()
-    if "trn1.32xlarge" not in systems:
-        pytest.skip("the chapter's list has no system that is too small")
-    choose(chart, model="deepseek-v3", system="trn1.32xlarge", stack_kind="ideal")
+    choose(chart, model="deepseek-v3", system="trn1.32xlarge", stack_kind="ideal", precision="BF16")
+    assert " ".join(told(chart, "GiB")[0].split()) == "Does not fit: 1,250 of 512 GiB"
     assert chart.locator("svg.marks .mark-symbol path").count() == 0
     assert chart.locator("svg.marks [aria-label*='tokens/s a chip']").count() == 0
-
-
-def test_the_grid_is_small(frontier):
-    _, chart = frontier
-    assert len(chart.locator("script").text_content().encode()) < MOST_BYTES
+    choose(chart, precision="FP8")
+    assert " ".join(told(chart, "not in fp8")[0].split()).startswith(f"{tm.chip('trainium1').name} multiplies in bf16")
+    choose(chart, system="trn2.48xlarge")
+    assert_is_a_plan(point(chart), "deepseek-v3", "trn2.48xlarge", "ideal", "FP8")
 
 
 @pytest.mark.parametrize(
     ("chapter", "control"),
-    [("serving", "stack_kind"), ("chip-roofline", "chip")],
+    [("serving", "stack_kind"), ("chip-roofline", "chip"), ("cost", "own")],
 )
 def test_an_explorer_fits_a_phone(open_page, site, chapter, control):
     page, chart = explorer(open_page, site, chapter, control, PHONE)
