@@ -11,6 +11,8 @@ TICKS = "chart => [...chart.querySelectorAll('.role-axis-label text')].map(text 
 RINGS = """chart => [...chart.querySelectorAll('.mark-symbol path')].map(path => path.__data__).filter(
     item => item.size === 130).map(item => [item.x, item.y, item.opacity])"""
 LINES = "chart => [...chart.querySelectorAll('.mark-line path')].map(line => Number(line.getAttribute('opacity') ?? 1))"
+STILL = ":not(:has(.vega-bindings :is(input, select)))"  # a chart that no control moves
+ZOOMED = f"[data-zoom]{STILL}"
 DRAWN = "() => [...document.querySelectorAll('.trn-chart')].every(chart => chart.querySelector('svg.marks'))"
 
 
@@ -35,8 +37,7 @@ def chart_with(base, open_page, slugs):
         page = open_page()
         for slug in slugs:
             visit(page, f"{base}/chapters/{slug}.html")
-            free = ":not(:has(.vega-bindings :is(input, select)))"  # a chart that nothing moves
-            chart = page.locator(f".trn-chart:has(.mark-line){free}{selector}").first
+            chart = page.locator(f".trn-chart:has(.mark-line){selector}").first
             if chart.count():
                 chart.scroll_into_view_if_needed()
                 return page, chart
@@ -64,7 +65,7 @@ def test_text_and_charts_share_a_typeface_that_the_book_brings(site, base, open_
 
 @pytest.mark.parametrize(("across", "up"), [(0.03, 0.03), (0.5, 0.9), (0.97, 0.5)])
 def test_pointing_anywhere_tells_the_nearest_datum(chart_with, across, up):
-    page, chart = chart_with("")
+    page, chart = chart_with(STILL)
     left, top, width, height = box(chart)
     page.mouse.move(left + width / 3, top + height / 3)
     page.mouse.move(left + across * width - 1, top + up * height)
@@ -79,7 +80,7 @@ def test_pointing_anywhere_tells_the_nearest_datum(chart_with, across, up):
 
 
 def test_keys_look_closer_and_set_back(chart_with):
-    page, chart = chart_with("[data-zoom]")
+    page, chart = chart_with(ZOOMED)
     ticks = chart.evaluate(TICKS)
     chart.focus()
     for key in ("+", "+", "+", "ArrowRight"):
@@ -90,7 +91,7 @@ def test_keys_look_closer_and_set_back(chart_with):
 
 
 def test_the_hint_of_keys_appears_under_the_chart_and_covers_nothing(chart_with):
-    page, chart = chart_with("[data-zoom]")
+    page, chart = chart_with(ZOOMED)
     hint = """chart => {
         const { visibility, height } = getComputedStyle(chart, '::after');
         return [visibility, parseFloat(height)];
@@ -110,7 +111,7 @@ def test_the_hint_of_keys_appears_under_the_chart_and_covers_nothing(chart_with)
 
 
 def test_the_wheel_scrolls_the_page_and_with_ctrl_the_chart(chart_with):
-    page, chart = chart_with("[data-zoom]")
+    page, chart = chart_with(ZOOMED)
     ticks = chart.evaluate(TICKS)
     left, top, width, height = box(chart)
     page.mouse.move(left + width / 2, top + height / 2)
@@ -124,9 +125,12 @@ def test_the_wheel_scrolls_the_page_and_with_ctrl_the_chart(chart_with):
     await_ticks(chart, ticks, "!==")
 
 
-def test_a_name_singles_out_its_line_by_keyboard(chart_with):
-    names = ".mark-text.role-mark [role=button]"  # no chart with lines that move has a legend
-    page, chart = chart_with(f"[data-zoom]:has({names})")
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [(":has([class*=pathgroup])", ".role-legend-label [role=button]"), (ZOOMED, ".mark-text.role-mark [role=button]")],
+)
+def test_a_name_singles_out_its_line_by_keyboard(chart_with, kind, names):
+    page, chart = chart_with(f"{kind}:has({names})")
     assert set(chart.evaluate(LINES)) == {1}
     chart.locator(names).first.focus()
     page.keyboard.press("Enter")
