@@ -8,6 +8,16 @@ document.addEventListener("DOMContentLoaded", () => {
     return folded;
   }
 
+  // A table behind its caption.
+  function foldTable(table) {
+    const caption = table.querySelector("caption");
+    if (!caption) return; // a file alone
+    const title = document.createElement("summary");
+    title.append(...caption.childNodes);
+    caption.remove();
+    table.append(fold(table, title, "trn-data"));
+  }
+
   for (const answer of document.querySelectorAll(".admonition.dropdown")) {
     const title = document.createElement("summary");
     title.className = "admonition-title";
@@ -31,14 +41,7 @@ document.addEventListener("DOMContentLoaded", () => {
 
   // A table that follows a chart, with no word between them, holds what the chart shows.
   for (const cell of document.querySelectorAll(".cell:has(.trn-chart) + .cell:has(> .cell_output .trn-table)")) {
-    const table = cell.querySelector(".trn-table");
-    const caption = table.querySelector("caption");
-    if (!caption) continue; // a file alone
-    const title = document.createElement("summary");
-    title.append(...caption.childNodes);
-    caption.remove();
-    const folded = fold(table, title, "trn-data");
-    table.append(folded);
+    foldTable(cell.querySelector(".trn-table"));
   }
 
   // Rows of a long table by the words in them; without scripts all of its rows stand in a box.
@@ -70,11 +73,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const phone = matchMedia("(max-width: 600px)");
   // The running case stands on every page; on a phone it would fill three screens of each.
   for (const link of phone.matches ? document.querySelectorAll('a[download="case.csv"]') : []) {
-    const table = link.closest(".trn-table");
-    const title = document.createElement("summary");
-    title.append(...table.querySelector("caption").childNodes);
-    table.querySelector("caption").remove();
-    table.append(fold(table, title, "trn-data"));
+    foldTable(link.closest(".trn-table"));
   }
 
   const tables = [...document.querySelectorAll("article table")].filter((table) => table.tHead && table.tBodies.length);

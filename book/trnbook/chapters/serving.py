@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from trnmodel.serving.server import Serving
 
 TIMES = {
-    "ttft_p99_s": "first token, 99th percentile",
-    "ttft_p50_s": "first token, median",
-    "tpot_mean_s": "each further token, mean",
+    "ttft_p99_s": "first token, p99",
+    "ttft_p50_s": "first token, p50",
+    "tpot_mean_s": "later tokens, mean",
 }
 THROUGHPUT = "serving, throughput"
 COLUMNS = [(model, system) for model in case.PROMISES for system in case.SYSTEMS]
@@ -97,7 +97,7 @@ def over_load(served: Serving, promised_s: float) -> pd.DataFrame:
     """
     table = served.to_frame()
     table = table[table.valid].assign(promised_s=promised_s)
-    names = TIMES | {"promised_s": "each further token, promised"}
+    names = TIMES | {"promised_s": "later tokens, promised"}
     return table.rename(columns=names).melt(["requests_per_s"], list(names.values()), "what", "time_s")
 
 

@@ -228,19 +228,23 @@ class Table:
         if self.find:
             whole = _grid(head, rows, _BOX, f"<caption>{escape(self.caption)}</caption>")
             return f'<div class="trn-table trn-find">{whole}\n{link}</div>'
-        shown_rows = MOST_ROWS if len(rows) >= MOST_ROWS + LEAST_FOLDED else len(rows)
-        first = _grid(head, rows[:shown_rows], _WIDE, f"<caption>{escape(self.caption)}</caption>")
+        first = _grid(head, rows[: self._n_shown], _WIDE, f"<caption>{escape(self.caption)}</caption>")
         return f'<div class="trn-table">{first}\n{self._rest(head, rows)}{link}</div>'
 
     def _rest(self, head: str, rows: list[str]) -> str:
         """Return what the first rows leave: behind a fold, or, of a long table, in the CSV alone."""
-        n, more = len(self.frame), len(self.frame) - MOST_ROWS
-        if more < LEAST_FOLDED:
+        n, shown = len(self.frame), self._n_shown
+        if n == shown:
             return ""
         if n > MOST_FOLDED:
-            return f"<small>The first {MOST_ROWS} of {n:,} rows; all of them:</small> "
-        folded = _grid(head, rows[MOST_ROWS:], _BOX)
-        return f"<details><summary>{more} more row{'s' * (more > 1)}</summary>{folded}</details>\n"
+            return f"<small>The first {shown} of {n:,} rows; all of them:</small> "
+        return f"<details><summary>{n - shown} more rows</summary>{_grid(head, rows[shown:], _BOX)}</details>\n"
+
+    @property
+    def _n_shown(self) -> int:
+        """Rows before the fold, which hides at least three."""
+        n = len(self.frame)
+        return n if n < MOST_ROWS + LEAST_FOLDED else MOST_ROWS
 
     def __repr__(self) -> str:
         more = len(self.frame) - MOST_ROWS

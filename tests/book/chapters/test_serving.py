@@ -81,7 +81,7 @@ def test_times_rise_with_the_load_and_end_where_a_replica_is_full():
     assert wide[serving.TIMES["ttft_p99_s"]].is_monotonic_increasing
     assert wide[serving.TIMES["tpot_mean_s"]].is_monotonic_increasing
     assert (wide[serving.TIMES["ttft_p99_s"]] >= wide[serving.TIMES["ttft_p50_s"]]).all()
-    assert set(wide["each further token, promised"]) == {0.02}
+    assert set(wide["later tokens, promised"]) == {0.02}
 
 
 def test_drafts_that_are_never_accepted_cost():
