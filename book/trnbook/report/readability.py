@@ -227,9 +227,11 @@ def page(path: Path, explained: Collection[str] = ()) -> Page:
     said = [one for text in (*prose, *shown) for one in sentences(text)]
     headline = {one for text in shown[:1] for one in sentences(text)}
     most = {one: MOST_IN_HEADLINE if one in headline else MOST_NUMBERS for one in said}
+    counts = [(one, len(numbers(one))) for one in said]
     known = PLAIN.union(*(re.findall(r"[A-Z]{2,6}", word) for word in explained))
     short = [word for one in said for word in _ABBREVIATION.findall(one)]
     charts = list(_charts(cells))
+    apart = [_closest(chart) for chart in charts]
     tooltips = [title for chart in charts for title in _tooltips(chart)]
     return Page(
         slug=path.stem,
@@ -237,13 +239,13 @@ def page(path: Path, explained: Collection[str] = ()) -> Page:
         model_cells=sum(map(calls_model, code)),
         equations=sum(text.count("$$") // 2 for text in prose),
         sentences=len(said),
-        numbers=sum(len(numbers(one)) for one in said),
-        crowded=tuple(one for one in said if len(numbers(one)) > most[one]),
+        numbers=sum(count for _, count in counts),
+        crowded=tuple(one for one, count in counts if count > most[one]),
         banned=tuple(one for one in said if any(phrase.search(one) for phrase in _BANNED)),
         unexplained=tuple(dict.fromkeys(word for word in short if word not in known)),
         long_subtitles=tuple(text for chart in charts for text in _subtitles(chart) if len(text) > MOST_LETTERS),
-        closest=min(map(_closest, charts), default=float("inf")),
-        close_colours=tuple(_title(chart) for chart in charts if _closest(chart) < LEAST_APART),
+        closest=min(apart, default=float("inf")),
+        close_colours=tuple(_title(chart) for chart, least in zip(charts, apart, strict=True) if least < LEAST_APART),
         tooltip_size=sum(len(title.split()) for title in tooltips),
         raw_tooltips=tuple(dict.fromkeys(title for title in tooltips if "_" in title)),
     )

@@ -281,11 +281,11 @@ def standing(rows: pd.DataFrame) -> pd.Series:
 
     A fact with the value of the one that a decision names is in use too.
     """
-    values = {ruling.use: ruling for ruling in load.decisions() if ruling.use}
+    chosen = {ruling.use for ruling in load.decisions() if ruling.use}
     facts = load.facts_rows()
-    used = {facts[name].value_printed for name in values if name in set(rows.id)}
+    used = {facts[name].value_printed for name in chosen & set(rows.id)}
     named = rows.status.map({"open": "open", "rejected": "set aside", "chosen": "in use"})
-    same = rows.status.eq("open") & (rows.id.isin(values) | rows.value_printed.isin(used))
+    same = rows.status.eq("open") & (rows.id.isin(chosen) | rows.value_printed.isin(used))
     return named.mask(same, "in use")
 
 
