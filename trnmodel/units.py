@@ -38,9 +38,9 @@ _SCALES: dict[str, list[tuple[float, str]]] = {
     "B/s": [(TB, "TB/s"), (GB, "GB/s"), (MB, "MB/s")],
     "B": [(TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")],
     "Hz": [(1e9, "GHz"), (1e6, "MHz")],
-    "s": [(1.0, "s"), (MS, "ms"), (US, "us"), (NS, "ns")],
+    "s": [(1.0, "s"), (MS, "ms"), (US, "µs"), (NS, "ns")],
     "W": [(MW, "MW"), (KW, "kW")],
-    "J": [(1e6, "MJ"), (1e3, "kJ"), (1.0, "J"), (1e-3, "mJ"), (1e-6, "uJ"), (1e-9, "nJ"), (1e-12, "pJ")],
+    "J": [(1e6, "MJ"), (1e3, "kJ"), (1.0, "J"), (1e-3, "mJ"), (1e-6, "µJ"), (1e-9, "nJ"), (1e-12, "pJ")],
 }
 
 

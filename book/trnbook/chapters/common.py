@@ -44,7 +44,7 @@ def card(
     unit : str
         Unit of the number, as `format_within` takes it.
     mark : str
-        Basis, one of `trnmodel.result.BASES`; arithmetic on printed figures is "ideal".
+        Basis, one of `trnmodel.result.BASES`; empty for a count or a figure that a source prints.
     proof : str
         Heading of the check against independent numbers, or a chapter such as "chapter 13".
     rival : str
@@ -59,7 +59,7 @@ def card(
     Raises
     ------
     ValueError
-        The mark is not a basis, or both or neither of `rival` and `alone` are passed.
+        The mark is neither a basis nor empty, or both or neither of `rival` and `alone` are passed.
 
     Examples
     --------
@@ -70,18 +70,19 @@ def card(
     >
     > **Proof:** Check.
     """
-    if mark not in BASES:
-        refuse("mark", mark, f"allowed are {', '.join(BASES)}")
+    if mark and mark not in BASES:
+        refuse("mark", mark, f"allowed are {', '.join(BASES)}, or nothing")
     if bool(rival) == bool(alone):
         refuse("rival", rival, f"give it or alone, and not both; alone={alone!r}")
     if isinstance(number, str):
-        text = f"{number} ({mark})"
+        text = f"{number} ({mark})" if mark else number
     else:
         text = format_within(*_ends(number), unit, mark).replace(" %", "%")
-    shown, _, band = text.rpartition(" (")
+    shown, bracket, band = text.rpartition(" (") if text.endswith(")") else (text, "", "")
     comparison = f"**{rank}:** {rival}" if rival else f"**No rival:** {alone}"
-    lines = [f"**{shown}** ({band}: {of}", comparison, f"**Proof:** {proof}"]
-    return named("\n>\n".join(f"> {line.rstrip('.')}." for line in lines) + (f"\n\n{more}" if more else ""))
+    lines = [f"**{shown}**{bracket}{band}: {of}", comparison, f"**Proof:** {proof}"]
+    ended = (line if line.endswith(("?", "!")) else f"{line.rstrip('.')}." for line in lines)
+    return named("\n>\n".join(f"> {line}" for line in ended) + (f"\n\n{more}" if more else ""))
 
 
 def _ends(number: float | Sequence[float]) -> tuple[float, float, float]:

@@ -82,7 +82,7 @@ def fields(chip: Chip, names: Iterable[str]) -> pd.DataFrame:
     for name in names:
         unit = load.quantities()[name].unit_si.removesuffix("1")
         value, low, high = (
-            format_quantity(x, unit, 3).replace(" us", " µs") for x in (getattr(chip, name), *chip.range(name))
+            format_quantity(x, unit, 3) for x in (getattr(chip, name), *chip.range(name))
         )
         rows.append(
             {"field": name, "value": value, "lowest": low, "highest": high, "fact": ", ".join(chip.sources[name])}

@@ -14,6 +14,7 @@ import numpy as np
 
 from trnbook.charts.language import called, named
 from trnmodel.arguments import flag, instance, refuse, text
+from trnmodel.models.transformer import model_ids
 from trnmodel.quantities import quantity
 from trnmodel.result import BASES
 from trnmodel.units import BILLION, MILLION, TRILLION, format_quantity, format_within, title_of
@@ -113,14 +114,16 @@ def is_number(column: pd.Series) -> bool:
 
 
 def titled(column: str) -> str:
-    """Title of a column without its unit; a column for each chip or system goes by its name.
+    """Title of a column without its unit; a column for each chip, system or model goes by its name.
 
     Examples
     --------
     >>> titled("ridge_flop_per_byte_low"), titled("weights_per_s"), titled("what"), titled("trn3-nl32x2-torus")
     ('Ridge point low', 'Weights streamed', 'Case', 'Trainium3 NL32x2 3D Torus')
+    >>> titled("deepseek-v3")
+    'deepseek-v3'
     """
-    if called(column) != column:
+    if called(column) != column or column in model_ids():
         return str(called(column))
     stem = column.removesuffix("_low").removesuffix("_high")
     if stem in ("what", "which"):

@@ -224,7 +224,7 @@ def test_digits_follow_the_error():
     """The band of 1,285 is -45 % to +52 %: two digits; 1.2 % either way: three; a count has none."""
     assert format_within(1285, 707, 1952, "tokens/s", "extrapolated") == "1,300 tokens/s (710 to 2,000; extrapolated)"
     assert format_within(1285, 1270, 1300, "tokens/s") == "1,280 tokens/s (1,270 to 1,300)"
-    assert format_within(0.00063, 0.00031, 0.0011, "s", "measured") == "630 us (310 to 1,100; measured)"
+    assert format_within(0.00063, 0.00031, 0.0011, "s", "measured") == "630 µs (310 to 1,100; measured)"
     assert format_within(1234567, 1234567, 1234567, "chips") == "1,234,567 chips"
     assert format_within(float("nan"), 1, 2, "s") == "not published"
     assert format_within(9.4e9, 9.4e9, 9.4e9, "B/s", "ideal") == "9.4 GB/s (ideal)"
@@ -233,7 +233,7 @@ def test_digits_follow_the_error():
 
 def test_no_quantity_is_printed_with_a_power_of_ten():
     assert format_quantity(940 * 2**10, "B", 2) == "940 KiB"
-    assert format_quantity(8.9e-4, "s", 2) == "890 us"
+    assert format_quantity(8.9e-4, "s", 2) == "890 µs"
     assert format_quantity(5e-5, "tokens/s", 2) == "0.00005 tokens/s"
 
 
