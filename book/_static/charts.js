@@ -3,6 +3,7 @@
   const root = document.documentElement;
   const MENU = 48; // over the right end of a title. [px]
   const NARROW = 500; // of a phone. [px]
+  const IN_TWO = "split(replace(datum.label, regexp('^(.{10,21}) (.{4,})$'), '$1|$2'), '|')"; // lines of a long name
   const SHORT = 190; // of the names beside an axis or in a legend there. [px]
   const LIGHT = 0.4; // of a colour on a dark page, at least, of white
   const actions = { export: true, source: false, compiled: false, editor: false };
@@ -40,8 +41,8 @@
     const { axis, legend, title } = config;
     const heading = { ...title, color: style.color, fontWeight: 600, ...(width < NARROW && { fontSize: 15 }) };
     const fit = width < NARROW && { columns: 1 };
-    const short = width < NARROW && { labelLimit: SHORT };
-    const own = width < NARROW && { axisX: { titleAnchor: "end" } }; // a title is longer than the axis beside long names
+    const short = width < NARROW && { labelLimit: SHORT, labelSeparation: 6 };
+    const own = width < NARROW && { axisX: { titleAnchor: "end" }, axisYDiscrete: { labelExpr: IN_TWO } }; // a title is longer than the axis beside long names
     const look = { ...config, ...own, font: style.fontFamily, axis: { ...axis, ...text, ...short }, header: { ...config.header, ...text }, legend: { ...legend, ...text, ...fit }, title: heading };
     return { ...filled(chart, look, width, steps), background: "transparent", config: look };
   }
