@@ -39,7 +39,8 @@
     const text = { labelColor: style.color, titleColor: style.color };
     const { $schema, config, ...chart } = spec; // Vega-Lite 6 draws 5, and warns
     const { axis, legend, title } = config;
-    const heading = { ...title, color: style.color, fontWeight: 600, ...(width < NARROW && { fontSize: 15 }) };
+    const muted = style.getPropertyValue("--pst-color-text-muted").trim();
+    const heading = { ...title, color: style.color, ...(muted && { subtitleColor: muted }), fontWeight: 600, ...(width < NARROW && { fontSize: 15 }) };
     const fit = width < NARROW && { columns: 1 };
     const short = width < NARROW && { labelLimit: SHORT, labelSeparation: 6 };
     const own = width < NARROW && { axisX: { titleAnchor: "end" }, axisYDiscrete: { labelExpr: IN_TWO } }; // a title is longer than the axis beside long names
