@@ -73,6 +73,30 @@ def test_a_question_is_answered_in_a_line(args, line):
 
 
 @pytest.mark.parametrize(
+    ("command", "asked", "sizes"),
+    [
+        ("decode", "--context 4352 --batch 4", {"context": 4352, "batch": 4}),
+        ("prefill", "--in 4096", {"input_tokens": 4096}),
+        ("power", "--context 4352 --batch 4", {"context": 4352, "batch": 4}),
+    ],
+)
+def test_graphs_are_compiled_for_the_longest_context_that_is_asked(command, asked, sizes):
+    """As the call: a graph for 4,608 tokens reads a shorter cache than the power of two that the software pads to."""
+    args = f"{command} llama-3.3-70b trn2.48xlarge --tp 4 --precision fp8 {asked} --max-context 4608 --json".split()
+    step = (trnmodel.prefill if command == "prefill" else trnmodel.decode_step)(
+        "llama-3.3-70b", "trn2.48xlarge", trnmodel.Mapping(tp=4), precision="fp8", max_context=4608, **sizes
+    )
+    row = json.loads(call(*args)[1])
+    assert row["tokens_per_s_per_chip"] == pytest.approx(float(step.tokens_per_s_per_chip))
+    if command != "prefill":
+        padded = json.loads(call(*args[:-3], "--json")[1])
+        assert padded["tokens_per_s_per_chip"] < 0.95 * row["tokens_per_s_per_chip"]
+    refused = call(*args[:-3], "--max-context", "1000")
+    assert (refused[0], refused[1]) == (2, "")
+    assert refused[2].startswith("--max-context=1000: allowed are at least ")
+
+
+@pytest.mark.parametrize(
     ("args", "line"),
     [
         ("decode llama-3.1-405b trn2.3xlarge", "llama-3.1-405b cannot run on trn2.3xlarge on one rank with "),

@@ -50,6 +50,10 @@ In = Annotated[float, typer.Option("--in", help="Tokens of a prompt.", **NUMBER)
 Out = Annotated[float, typer.Option("--out", help="Tokens of an answer.", **NUMBER)]
 Batch = Annotated[float, typer.Option(**NUMBER)]
 Context = Annotated[float, typer.Option(**NUMBER)]
+MaxContext = Annotated[
+    float | None,
+    typer.Option(help="Longest context that the graphs are compiled for; default as the software pads.", **NUMBER),
+]
 Speed = Annotated[
     float | None,
     typer.Option(
@@ -284,6 +288,7 @@ def decode(
     ep: Ep = 1,
     batch: Batch = 1,
     context: Context = 4096,
+    max_context: MaxContext = None,
     precision: Dtypes = "bf16",
     stack: Stack = None,
     name: ModelName = None,
@@ -291,7 +296,8 @@ def decode(
 ) -> None:
     """Time of one decode step."""
     with plain_errors(ctx):
-        ask = {"batch": batch, "context": context, "precision": precision, "efficiencies": stack}
+        ask: dict[str, Any] = {"batch": batch, "context": context, "max_context": max_context}
+        ask |= {"precision": precision, "efficiencies": stack}
         result = trnmodel.decode_step(trnmodel.model(model, name), system, trnmodel.Mapping(tp=tp, ep=ep), **ask)
         frame = result.to_frame(bands=True) if as_json else None  # which loads pandas
         _print(ctx, answers.rated(result), frame, as_json, [result])
@@ -306,6 +312,7 @@ def power(
     ep: Ep = 1,
     batch: Batch = 1,
     context: Context = 4096,
+    max_context: MaxContext = None,
     precision: Dtypes = "bf16",
     stack: Stack = None,
     facility: Annotated[
@@ -319,7 +326,8 @@ def power(
 ) -> None:
     """J/token of a decode step at the server, and W per chip."""
     with plain_errors(ctx):
-        ask = {"batch": batch, "context": context, "precision": precision, "efficiencies": stack}
+        ask: dict[str, Any] = {"batch": batch, "context": context, "max_context": max_context}
+        ask |= {"precision": precision, "efficiencies": stack}
         mapping = trnmodel.Mapping(tp=tp, ep=ep, **also(ctx, "Mapping"))
         step = trnmodel.decode_step(trnmodel.model(model, name), system, mapping, **ask | also(ctx, "decode_step"))
         result = trnmodel.energy(step, facility=facility)
@@ -475,6 +483,7 @@ def prefill(
     tp: Tp = 1,
     ep: Ep = 1,
     batch: Batch = 1,
+    max_context: MaxContext = None,
     precision: Dtypes = "bf16",
     stack: Stack = None,
     name: ModelName = None,
@@ -482,7 +491,8 @@ def prefill(
 ) -> None:
     """Time of a prefill: until the first token, without a queue."""
     with plain_errors(ctx):
-        ask = {"batch": batch, "input_tokens": prompt, "precision": precision, "efficiencies": stack}
+        ask: dict[str, Any] = {"batch": batch, "input_tokens": prompt, "max_context": max_context}
+        ask |= {"precision": precision, "efficiencies": stack}
         result = trnmodel.prefill(trnmodel.model(model, name), system, trnmodel.Mapping(tp=tp, ep=ep), **ask)
         _print(ctx, answers.rated(result), result.to_frame(bands=True), as_json, [result])
 

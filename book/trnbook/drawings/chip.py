@@ -509,7 +509,7 @@ def roofline_idea(chip: str | Chip = "trainium3", dtype: str = "bf16") -> Drawin
 
 def decode_step_idea(
     model: str | Transformer = "llama-3.3-70b",
-    system: str | System = "trn2.48xlarge",
+    system: str | System | Chip = "trn2.48xlarge",
     *,
     context: float = 4096,
     batches: Sequence[int] = (1, 16, 64),
@@ -521,8 +521,8 @@ def decode_step_idea(
     ----------
     model : str or Transformer
         Model, by id or object. [-]
-    system : str or System
-        Whose HBM bandwidth turns bytes into the least time. [-]
+    system : str, System or Chip
+        Whose HBM bandwidth turns bytes into the least time; a bare chip stands for one of them. [-]
     context : float
         Tokens of each sequence. [token]
     batches : sequence of int
@@ -540,7 +540,8 @@ def decode_step_idea(
     >>> list(decode_step_idea("llama-3.3-70b", "trn2.48xlarge").frames)
     ['Batch 1', 'Batch 16', 'Batch 64']
     """
-    it, where = find_model(model), find(system, "system")
+    it, where = find_model(model), system if isinstance(system, Chip) else find(system, "system")
+    named = f"one {where.name} chip" if isinstance(where, Chip) else where.id
     if not it.generates:
         refuse("model", it.id, "only models that generate have a decode step")
     batches = integers("batches", batches)
@@ -570,7 +571,7 @@ def decode_step_idea(
             label(
                 20,
                 top + tall + 54,
-                f"At the {_printed(where.hbm_bytes_per_s, 'B/s')} of {where.id} a step takes at "
+                f"At the {_printed(where.hbm_bytes_per_s, 'B/s')} of {named} a step takes at "
                 f"least {format_digits(least_s / MS, 3)} ms.",
                 anchor="start",
             ),

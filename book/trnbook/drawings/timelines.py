@@ -180,7 +180,8 @@ def prefill_and_decode(
     ask = many | {"max_context": input_tokens + output_tokens}
     first = prefill(model, system, mapping, input_tokens=input_tokens, **ask)
     context = input_tokens + output_tokens / 2
-    steps = [decode_step(model, system, mapping, batch=batch, context=context, **ask) for batch in (1, slots)]
+    ask |= {"compiled_batch": slots, "context": context}  # a compiled graph runs all of its slots
+    steps = [decode_step(model, system, mapping, batch=batch, **ask) for batch in (1, slots)]
     prompt_s, step_s = number(first, "time_s"), number(steps[1], "time_s")
     rate = float(full_requests_per_s(slots, output_tokens, step_s, 1.0, prompt_s))
     apart = disaggregate(
@@ -886,13 +887,16 @@ def micro_batch_of_training(step: TrainStep) -> Drawing:
         f"all {many:,.0f} of a step": _frame(parts, sent, "step"),
     }
     share = sum(parts[name] for name in EXCHANGES) / whole
-    rows = 1 + sum(x > 0 for x in sent.values()) + sum(parts[name] > 0 for name in OTHERS)
+    rows = [1 + sum(sent[name] > 0 for name in each if name in sent)]
+    rows.append(1 + sum(x > 0 for x in sent.values()) + sum(parts[name] > 0 for name in OTHERS))
+    heights = [_height(each) for each in rows]
     return Drawing(
         name_of("training", step.model.id, step.system.id, f"{whole:.6g}"),
         f"Exchanges that nothing hides take {percent(share)} of the step",
-        _height(rows),
+        max(heights),
         [],
         frames=frames,
+        heights=heights,
         note="Filled boxes add up to the last row, and outlined ones are exchanges that run while the chips work.",
         alt=f"{step.model.id} on {step.system.id}, a step of {seconds(whole)}: "
         + ", ".join(f"{name.removesuffix('_s')} {percent(x / whole)}" for name, x in parts.items() if x > 0),

@@ -177,6 +177,12 @@ def test_the_running_case_reads_what_the_model_says():
     assert any(f"at least {1e3 * read / where.hbm_bytes_per_s:.2f} ms" in one for one in said)
 
 
+def test_one_chip_of_the_running_case_reads_for_as_long_as_the_chapter_says():
+    """70.6 GB and 4 x 1.43 GB at 2.9 TB/s: 26.3 ms."""
+    one = drawings.decode_step_idea(system=tm.chip("trainium2"), context=4352, batches=(4,), precision="fp8")
+    assert "At the 2.9 TB/s of one Trainium2 chip a step takes at least 26.3 ms." in texts(one)["Batch 4"]
+
+
 def test_what_cannot_be_drawn_is_refused():
     with pytest.raises(ValueError, match="chip='h100'"):
         drawings.neuroncore("h100")
