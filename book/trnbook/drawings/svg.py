@@ -140,6 +140,8 @@ class Drawing:
         How to read it, and where the sizes come from. [-]
     alt : str
         What the picture shows, for who cannot see it. [-]
+    heights : sequence of float
+        Height of each frame, where some are lower than the canvas. [-]
 
     Examples
     --------
@@ -155,12 +157,16 @@ class Drawing:
     frames: Mapping[str, Sequence[str]] | None = None
     note: str = ""
     alt: str = ""
+    heights: Sequence[float] = ()
 
     def _repr_html_(self) -> str:
         steps = dict(self.frames or {})
         shown = "".join(
             f"#{self.id}-{i}:checked~svg .f{i}{{display:inline}}#{self.id}-{i}:checked+label{{background:#0072B233}}"
             for i in range(len(steps))
+        ) + "".join(
+            f"#{self.id}-{i}:checked~svg{{aspect-ratio:{WIDTH}/{_number(height)}}}"
+            for i, height in enumerate(self.heights)
         )
         controls = "".join(
             f'<input type="radio" name="{self.id}" id="{self.id}-{i}"{" checked" if not i else ""}>'
@@ -169,7 +175,9 @@ class Drawing:
         )
         moving = "".join(f'<g class="frame f{i}">{"".join(marks)}</g>' for i, marks in enumerate(steps.values()))
         note = f' <span class="note">{escape(self.note)}</span>' if self.note else ""
-        box = f'viewBox="0 0 {WIDTH} {_number(self.height)}" role="img" aria-label="{escape(self.alt or self.caption)}"'
+        cut = ' preserveAspectRatio="xMidYMin slice"' if self.heights else ""
+        said = f'role="img" aria-label="{escape(self.alt or self.caption)}"'
+        box = f'viewBox="0 0 {WIDTH} {_number(self.height)}"{cut} {said}'
         return (
             f'<figure class="trn-drawing"><style>{STYLE}{_palette()}{shown}</style>'
             f"<figcaption>{escape(self.caption)}{note}</figcaption>{controls}"
