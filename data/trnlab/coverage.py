@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trnlab.footprints import FOOTPRINT, WHOLE, whole
 from trnmodel.bands import judged, lacks
 from trnmodel.catalog.bands import AXES, BANDS, HULLS, LABELS, Width
 from trnmodel.catalog.load import DATA
@@ -173,9 +174,19 @@ def write(rows: pd.DataFrame, bands: Path = BANDS, measured: Path = HULLS) -> No
     import pandas as pd
 
     columns = [*Width.__struct_fields__]
-    table = pd.DataFrame([[getattr(one, name) for name in columns] for one in widths(rows).values()], columns=columns)
+    every = [*widths(rows).values(), *width_of_whole(rows)]
+    table = pd.DataFrame([[getattr(one, name) for name in columns] for one in every], columns=columns)
     save(table, bands, "%.4g")
-    save(hulls(rows), measured)
+    save(pd.concat([hulls(rows), hulls(whole(rows))], ignore_index=True), measured)
+
+
+def width_of_whole(rows: pd.DataFrame) -> list[Width]:
+    """Return the width of a rank's whole memory, in the pool of models, of whose other widths it changes none."""
+    import pandas as pd
+
+    others = rows[(rows.pool == MODELS) & (rows.part != FOOTPRINT)]
+    joint = pd.concat([others, whole(rows)], ignore_index=True)
+    return [one for one in Others(joint, "left").widths().values() if one.group == WHOLE]
 
 
 def held(rows: pd.DataFrame, by: str) -> pd.DataFrame:
@@ -195,7 +206,7 @@ def held(rows: pd.DataFrame, by: str) -> pd.DataFrame:
         The rows with basis, below, above, width (half of both), inside, score (Winkler's) and constant_width,
         constant_inside, constant_score. [-]
     """
-    rows = rows[rows.part != "memory"].reset_index(drop=True)  # whose constants are of the same rows
+    rows = rows[rows.part != FOOTPRINT].reset_index(drop=True)  # whose constants are of the same rows
     pools = {pool: Others(some, by) for pool, some in rows.groupby("pool", sort=False)}
     names, pool = rows[by].to_numpy(dtype=object), rows.pool.to_numpy(dtype=object)
     whole = {pool: one.widths() for pool, one in pools.items()}

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import trnmodel as tm
+from trnmodel.catalog import load
 from trnmodel.catalog.specs import Precision
 from trnmodel.catalog.stacks import IDEAL, stacks
 from trnmodel.catalog.systems import roomy
@@ -303,6 +304,53 @@ def test_memory_fit_of_the_measured_server():
     assert float(fit.total_bytes) == pytest.approx(sum(float(kind) for kind in kinds))
     assert float(fit.first_rank_total_bytes) > float(fit.total_bytes)
     assert fit.valid
+
+
+COUNTED = ("weight_bytes", "cache_bytes")
+ESTIMATED = ("scratchpad_bytes", "collective_buffer_bytes", "ring_bytes", "code_bytes", "runtime_bytes")
+
+
+@pytest.mark.parametrize("model", ["llama-3.3-70b", "deepseek-v3", "qwen3-next-80b-a3b"])
+@pytest.mark.parametrize("system", ["inf2.48xlarge", "trn2.48xlarge", "trn3-nl72x2-switched", "hgx-h100"])
+def test_the_band_of_memory_widens_what_is_estimated_alone(model, system):
+    """Weights and cache have no width, no total ends below them, and ends of kinds add up to those of the total."""
+    fit = tm.memory_fit(model, system, tm.Mapping(tp=[4, 8]), batch=8, context=4096)
+    counted = sum(getattr(fit, name) for name in COUNTED)
+    for name in COUNTED:
+        for end in fit.ends(name):
+            np.testing.assert_array_equal(end, getattr(fit, name))
+    for side in (0, 1):
+        whole = sum(fit.ends(name)[side] for name in (*COUNTED, *ESTIMATED))
+        np.testing.assert_allclose(whole, fit.ends("total_bytes")[side], rtol=1e-9)
+        assert (fit.ends("total_bytes")[side] >= counted * (1 - 1e-12)).all()
+    assert (fit.ends("first_rank_total_bytes")[1] > fit.first_rank_total_bytes).all()
+    assert not {"room_bytes", "capacity_bytes", "first_rank_capacity_bytes"} & {*fit.figures()}
+
+
+def test_the_ends_of_a_rank_by_hand():
+    """One total of 100 B, 80 of them counted, with half-widths of ln 1.5: 66.7 is below 80, so that it ends at 80."""
+    fit = tm.memory_fit("llama-3.1-8b", "inf2.48xlarge", tm.Mapping(tp=8), batch=32, context=4096)
+    sizes = dict.fromkeys(("weight_bytes", "cache_bytes"), np.float64(40)) | {"total_bytes": np.float64(100)}
+    sizes |= {"first_rank_total_bytes": np.float64(200), "code_bytes": np.float64(20)}
+    wide = replace(fit, **sizes)
+    wide.question.saved_widths[""] = (np.log(1.5), np.log(1.5))
+    assert wide.ends("total_bytes") == pytest.approx((80, 150))
+    assert wide.ends("first_rank_total_bytes") == pytest.approx((200 / 1.5, 300))
+    assert wide.ends("code_bytes") == pytest.approx((0, 70))
+
+
+def test_every_measured_total_of_a_rank_lies_in_the_band_of_the_call():
+    """Sysfs of Llama-3.1-8B on Inferentia2, and three of Kimi-K2.5 on Trainium2, of which a page prints a bank."""
+    ran = {"batch": 32, "context": 4096, "efficiencies": "optimum-neuron-2025"}
+    fit = tm.memory_fit("llama-3.1-8b", "inf2.48xlarge", tm.Mapping(tp=8), **ran)
+    assert fit.low < 5600 * 2**20 < fit.high
+    low, high = fit.ends("first_rank_total_bytes")
+    assert low < 8029 * 2**20 < high
+    experts = replace(load.precision("bf16"), experts="fp8")
+    sizes = {"batch": 1, "context": [128, 512, 1024], "precision": experts}
+    kimi = tm.memory_fit("kimi-k2.5", "trn2.48xlarge", tm.Mapping(tp=64), **sizes)
+    measured = np.array([20.9, 21.9, 23.4]) * 2**30
+    assert ((kimi.low < measured) & (measured < kimi.high)).all()
 
 
 def test_logical_core_size_splits_the_memory():

@@ -223,6 +223,10 @@ def dominant_constant(step: Step) -> Dominant:
     return Dominant(np.asarray([*shares], dtype=object)[place], share[()])
 
 
+TOTALS = ("total_bytes", "first_rank_total_bytes")
+COUNTED_KINDS = ("weight_bytes", "cache_bytes")
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class MemoryFit(Judged):
     """Bytes of an ordinary rank by kind, what the first rank holds more, and whether both fit.
@@ -230,11 +234,15 @@ class MemoryFit(Judged):
     `runtime_bytes` are what the process of a rank and its library keep whatever the model is, such as a CUDA context.
     Ranks that reach one bank of memory share it: `capacity_bytes` is a rank's even part of what it reaches, all of it
     for a rank by itself, and `first_rank_capacity_bytes` what the first one may take when its neighbours are ordinary.
+    Weights and cache are counted; the band of a total widens what is estimated alone.
     """
 
     REASONS: ClassVar[tuple[str, ...]] = REASONS
     FIGURE: ClassVar[str] = "total_bytes"
-    UNBANDED: ClassVar[tuple[str, ...]] = ("tp", "batch", "context")
+    UNBANDED: ClassVar[tuple[str, ...]] = (
+        *("tp", "batch", "context"),
+        *("capacity_bytes", "first_rank_capacity_bytes", "room_bytes"),
+    )
 
     system: System | Chip
     stack: Efficiencies
@@ -259,8 +267,23 @@ class MemoryFit(Judged):
         return self.question.basis()
 
     def _widths(self, name: str, part: str = "") -> tuple[Any, Any]:
-        """Half-widths of all bytes, which each kind has."""
-        return self.question.widths()
+        """Half-widths of a total, which never ends below the bytes that are counted, or of the kinds that are not.
+
+        Weights and cache are counted from the model's shapes and have no width. What a total may be off by lies in the
+        other kinds together, each of which takes an even part of it.
+        """
+        counted = self.weight_bytes + self.cache_bytes
+        if name in COUNTED_KINDS:
+            nothing = np.zeros(np.shape(counted))[()]
+            return nothing, nothing
+        whole = self.first_rank_total_bytes if name == "first_rank_total_bytes" else self.total_bytes
+        below, above = self.question.widths()
+        low, high = np.maximum(whole * np.exp(-below), counted), whole * np.exp(above)
+        if name not in TOTALS:
+            whole, low, high = whole - counted, low - counted, high - counted
+        with np.errstate(divide="ignore", invalid="ignore"):  # a kind may end at nothing
+            sides = -np.log(low / whole), np.log(high / whole)
+        return tuple(np.where(np.equal(whole, 0), 0.0, side)[()] for side in sides)
 
     @property
     def room_bytes(self) -> NDArray:

@@ -441,4 +441,8 @@ class MemoryQuestion(InferenceQuestion):
     def place(self, part: str = "") -> Place:
         """Return where the rows of memory are looked for: of sums of sizes, no length or batch is far."""
         s = self.setting
-        return s.e, s.at.chip, s.at.lnc, "memory", s.model.kind, {}
+        return s.e, s.at.chip, s.at.lnc, part or "memory", s.model.kind, {}
+
+    def reach(self, part: str = "") -> Reach:
+        """Return what a band needs of the basis: the errors of rows as shares of all bytes."""
+        return stack_reach(*self.place(part or "stored bytes"))
