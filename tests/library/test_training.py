@@ -181,6 +181,39 @@ def test_a_stack_has_the_bands_of_its_rows():
     assert (changed.basis, changed.basis_reason) == ("extrapolated", "stack: megatron-2021 is given with the call")
 
 
+BOUNDED = [
+    ("llama-3.3-70b", "trn2.48xlarge", 2048),
+    ("llama-3.1-8b", "trn3-nl72x2-pcie160", 144),
+    ("deepseek-v3", "trn3-nl72x2-pcie160", 2016),
+    ("llama-3.1-8b", "trn1.32xlarge", 64),
+    ("llama-3.1-405b", "hgx-h100", 16384),
+    ("qwen3-30b-a3b", "gb200-nvl72", 72),
+]
+
+
+@pytest.mark.parametrize(("model", "system", "chips"), BOUNDED)
+def test_no_band_begins_below_ideal_software(model, system, chips):
+    """Ideal software loses nothing, so that neither the step nor the days and dollars of a run can be below it."""
+    ask = {"tokens": 1e12, "chips": chips, "best": 1}
+    run, ideal = (tm.train_run(model, system, **ask, efficiencies=kind) for kind in ("public", "ideal"))
+    assert run.low >= ideal.days * (1 - 1e-9)
+    assert run.calendar_days().low >= ideal.days * (1 - 1e-9)
+    assert run.ends("mfu")[1] <= ideal.mfu * (1 + 1e-9)
+    assert run.low * run.ends("mfu")[1] == pytest.approx(float(run.days * run.mfu))
+    assert run.step.ends("tokens_per_s")[1] * run.step.low == pytest.approx(
+        float(run.step.tokens_per_s * run.step.time_s)
+    )
+    assert run.low < run.days < run.high
+
+
+def test_bands_of_many_steps_are_those_of_each():
+    ask = {"global_batch": 1024, "seq": 4096, "count": 64}
+    dp = np.array([16, 32, 64])
+    many = tm.train_step("llama-3.3-70b", "trn2.48xlarge", tm.Mapping(tp=16, pp=4, dp=dp), **ask)
+    each = [tm.train_step("llama-3.3-70b", "trn2.48xlarge", tm.Mapping(tp=16, pp=4, dp=int(n)), **ask) for n in dp]
+    assert many.low == pytest.approx([float(step.low) for step in each])
+
+
 KINDS_ASKED = {
     "trainium1": "trn1.32xlarge",
     "trainium2": "trn2-ultraserver",

@@ -64,6 +64,7 @@ from trnmodel.search.train_size import CHIPS, MOST, OWNER, ROUNDING, TrainRunQue
 from trnmodel.steps.legal import most_tokens, refuse_longer
 from trnmodel.steps.mapping import DEGREES, Mapping
 from trnmodel.training.step import TrainStep
+from trnmodel.training.work import SHARES
 from trnmodel.units import DAY, HOUR, MILLION, counted, format_digits, format_within
 
 if TYPE_CHECKING:
@@ -130,8 +131,8 @@ class TrainRun(Grounded):
         return self.step.judge()
 
     def _widths(self, name: str, part: str = "") -> tuple[Any, Any]:
-        """Return the half-widths of the time of its step, which all figures have."""
-        return self.step.widths("time_s")
+        """Return the half-widths of the time of its step, or of its share of the peak."""
+        return self.step.widths(name if name in SHARES else "time_s")
 
     @property
     def bound(self) -> str:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from trnmodel.bands import spread
 from trnmodel.catalog.specs import Precision
-from trnmodel.catalog.trainers import Trainer, shipped
+from trnmodel.catalog.trainers import IDEAL, Trainer, shipped
 from trnmodel.formulas import training as page
 from trnmodel.formulas.bands import grown_width, joint_width
 from trnmodel.formulas.moe import dispatched_bytes
@@ -34,6 +34,8 @@ HALVES = 2.0  # forward and backward
 WORK = ("forward_s", "backward_s", "recompute_s")
 EXCHANGES = ("tensor_s", "expert_s", "context_s", "pipeline_s", "data_s")
 PARTS = (*WORK, *EXCHANGES, "host_s", "bubble_s", "optimizer_s", "straggler_s", "overhead_s")
+SHARES = ("mfu", "hfu")  # of the peak, low where the time is long
+ENTIRE = ("time_s", "tokens_per_s", "tokens_per_s_per_chip", *SHARES)  # figures of a step, not of a part of it
 KINDS = ("weight_bytes", "gradient_bytes", "optimizer_bytes", "activation_bytes", "buffer_bytes")
 
 
@@ -154,10 +156,18 @@ class TrainQuestion:
         return basis_of(self.rank)
 
     def widths(self, name: str) -> tuple[Any, Any]:
-        """Half-widths of a figure: those of the rows, and outside of them the ranges of the stack's values too."""
+        """Half-widths of a figure: those of the rows, and outside of them the ranges of the stack's values too.
+
+        No step takes less time than with ideal software, which loses nothing.
+        """
         if name.endswith(("_bytes", "_flop")) or "bytes_per" in name:
             return np.zeros(()), np.zeros(())
-        return spread(self.basis(), self.rank.e, self.time_s)
+        below, above = spread(self.basis(), self.rank.e, self.time_s)
+        if name in ENTIRE and self.rank.e.kind != "ideal":
+            ideal_s = replace(self, straggler=0.0 * self.straggler).time_s(IDEAL)
+            lost = np.maximum(np.log(answers_of(self)["time_s"] / ideal_s), 0.0)
+            below = np.fmin(below, lost)  # NaN where the ideal one is cut in another way
+        return (above, below) if name in SHARES else (below, above)
 
     def messages(self) -> tuple[Message, ...]:
         """Return what a rank of the fullest stage sends for a micro-batch; what a step sends once counts as a part."""

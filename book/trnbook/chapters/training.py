@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from IPython.display import Markdown
 
+from trnbook import charts
 from trnbook.chapters import common, guard
 from trnbook.charts.language import called, named
 from trnbook.shared import gaps
@@ -116,18 +117,16 @@ def each(run_on: Callable[..., TrainRun], systems: Iterable[str], precision: str
 
 def answer(run: TrainRun, runs: Runs) -> str:
     """Return the card that opens the chapter: days in the calendar and energy, beside the next system."""
-    calendar, energy = run.calendar_days(), run.site_j()
-    own = find(run.system.id, "system").id
+    calendar, own = run.calendar_days(), find(run.system.id, "system").id
     peers = {name: one for (name, dtype), one in runs.items() if dtype == run.precision.name and name != own}
     ends = sorted((one.calendar_days().value, name) for name, one in peers.items())
     best = ""
     if ends:
         best = f"{called(ends[0][1])}, {format_digits(ends[0][0], 2)} days on {peers[ends[0][1]].chips:,.0f} chips"
-    used = "Their power is not published" if energy.why else f"They use {_banded(energy, MWH)} MWh at the site"
     work = f"`{run.model.id}` on {budget(run.tokens)} tokens in {run.precision.name.upper()}"
     return common.card(
         (calendar.value, calendar.low, calendar.high),
-        f"what {run.chips:,.0f} chips of {called(own)} take, failures included, to train {work}. {used}",
+        f"what {run.chips:,.0f} chips of {called(own)} take, failures included, to train {work}. {_bills(run)}",
         unit="days",
         mark=str(run.basis),
         rank="In comparison",
@@ -135,9 +134,23 @@ def answer(run: TrainRun, runs: Runs) -> str:
         alone="" if best else "no other system was asked about that can run it",
         proof="Check: steps and runs that were measured",
         more=f"**How sure?** The range is what the constants of `{run.stack.id}` leave open, our own estimate."
-        f"{reasons(str(run.basis_reason))} No software can be faster than the ideal bar of the chart; the range "
-        "ignores it.",
+        f"{reasons(str(run.basis_reason))} It never begins below ideal software, because nothing can be faster.",
     )
+
+
+def _bills(run: TrainRun) -> str:
+    """Return dollars, MFU and energy of a run in sentences, each with its range."""
+    owned, rented, energy = run.owner_usd(), run.renter_usd(), run.site_j()
+    said = [] if owned.why else [f"They cost their owner {_millions(owned)}"]
+    said.append("Nobody publishes a rent" if rented.why else f"At a published rent they cost {_millions(rented)}")
+    used = "their power is not published" if energy.why else f"use {_banded(energy, MWH)} MWh at the site"
+    return ". ".join([*said, f"They reach an MFU of {float(run.mfu):.0%} and {used}"])
+
+
+def _millions(one: Spent) -> str:
+    """Return dollars in millions, with their range."""
+    value, _, ends = _banded(one, MILLION).partition(" (")
+    return rf"\${value} million ({ends}"
 
 
 def reasons(basis_reason: str) -> str:
@@ -172,8 +185,24 @@ def _banded(one: Spent, scale: float = 1.0) -> str:
 
 
 def waterfall(gap: SoftwareGap, run: TrainRun) -> Any:
-    """Return the chart of what each kind of software adds to the days of a run."""
-    return gaps.waterfall(gap, f"{budget(run.tokens)} tokens on {run.chips:,.0f} chips, nothing lost")
+    """Return the chart of what each kind of software adds to the days of a run, with the MFU of each."""
+    bars = gaps.bars(gap)
+    whole = bars.before.isna()
+    mfu = float(run.mfu * run.days) / bars.days
+    label = bars.label.where(
+        ~whole, bars.days.map(lambda x: f"{format_digits(x, 3)} days, ") + mfu.map("MFU {:.0%}".format)
+    )
+    return charts.waterfall(
+        bars.assign(label=label),
+        before="before",
+        x="days",
+        y="which",
+        color="software",
+        label="label",
+        log_x=False,
+        caption=gaps.claim(gap),
+        under=f"{budget(run.tokens)} tokens on {run.chips:,.0f} chips, without failures",
+    )
 
 
 def spent(runs: Runs, owner: str, pricing: str) -> pd.DataFrame:
@@ -263,7 +292,8 @@ def whole_runs(runs: Mapping[str, TrainRun]) -> pd.DataFrame:
     Returns
     -------
     table : pandas.DataFrame
-        run, model, chips, days as printed, run_days of ours with `_low` and `_high`, source. [-]
+        run, model, chips, days as printed, run_days of ours with `_low` and `_high`, calendar_days with the failures
+        that we predict, source. [-]
     """
     rows = []
     for one in stated("run"):
@@ -273,15 +303,16 @@ def whole_runs(runs: Mapping[str, TrainRun]) -> pd.DataFrame:
             days = float(run.days_at(one.values[0] / peak)) if rate else one.values[0] / run.chips / DAY
             low, high = map(float, run.ends("days"))
             row = {"run": one.id, "model": one.model, "chips": run.chips, "printed": days, "run_days": float(run.days)}
-            rows.append(row | {"run_days_low": low, "run_days_high": high, "source": one.source})
+            row |= {"run_days_low": low, "run_days_high": high, "calendar_days": run.calendar_days().value}
+            rows.append(row | {"source": one.source})
     return pd.DataFrame(rows)
 
 
 def compared(whole: pd.DataFrame) -> Markdown:
-    """Return printed and predicted days of whole runs in a sentence each."""
-    days = [(row.model, *(format_digits(x, 2) for x in (row.printed, row.run_days))) for row in whole.itertuples()]
+    """Return printed and predicted days of whole runs in the calendar, in a sentence each."""
+    days = [(row.model, *(format_digits(x, 2) for x in (row.printed, row.calendar_days))) for row in whole.itertuples()]
     said = [
-        f"The run of `{model}` took **{printed} days**, and takes {ours} by our model." for model, printed, ours in days
+        f"The run of `{model}` took **{printed} days**, and our model says {ours}." for model, printed, ours in days
     ]
     return Markdown(" ".join(said))
 

@@ -47,6 +47,8 @@ else:
 __all__ = ["GENERATIONS", "bars", "draws", "frontier", "lines", "ours", "ranges", "regions", "roofline", "scatter"]
 __all__ += ["spans", "stacks", "table", "topology", "waterfall"]
 
+LABELLED = 1.25  # end of an axis from zero over the longest bar of a waterfall, with room for its label
+
 
 def highlighted(highlight: Collection[str]) -> list[str]:
     """Return the values of a chart that are not grey, each once; raise ValueError where they are no texts."""
@@ -267,17 +269,30 @@ def spans(frame: pd.DataFrame, start: str, end: str, y: str, color: str, *, capt
 
 
 def waterfall(
-    frame: pd.DataFrame, before: str, x: str, y: str, color: str, *, label: str, caption: str, under: str = ""
+    frame: pd.DataFrame,
+    before: str,
+    x: str,
+    y: str,
+    color: str,
+    *,
+    label: str,
+    log_x: bool = True,
+    caption: str,
+    under: str = "",
 ) -> alt.LayerChart:
-    """Return a bar from `before` to `x` on an axis of powers for each row, in the order of rows, with its `label`.
+    """Return a bar from `before` to `x` for each row, in the order of rows, with its `label`.
 
-    A row whose `before` is missing is a whole, whose bar begins at the end of the axis.
+    The axis is one of powers, or begins at zero. A row whose `before` is missing is a whole, whose bar begins at the
+    end of the axis.
     """
     check(frame, caption, under=under, before=before, x=x, y=y, color=color, label=label)
+    flag("log_x", log_x)
     factor, title = scale(frame, x)
     data, titles = printed(frame, y, color, label)
     ends = frame[[before, x]].astype(float).where(lambda value: value > 0) * factor
-    data = data.assign(**{x: ends[x], before: ends[before].fillna(ends.min(axis=None) / 2), "end": ends.max(axis=1)})
+    first = ends.min(axis=None) / 2 if log_x else 0.0
+    room: dict[str, Any] = {"padding": ROOM} if log_x else {"domain": [0.0, LABELLED * ends.max(axis=None)]}
+    data = data.assign(**{x: ends[x], before: ends[before].fillna(first), "end": ends.max(axis=1)})
     plot = Plot(data.dropna(subset=[x, "end"]), titles | {x: title}, on_ground(frame, ""))
     params, picked = plot.picked(color)
     place = {"y": plot.category(alt.Y, y)}
@@ -286,7 +301,7 @@ def waterfall(
     bar = bar.encode(
         **place,
         **picked,
-        x=plot.number(alt.X, x, True, padding=ROOM),
+        x=plot.number(alt.X, x, log_x, **room),
         x2=alt.X2(before),
         color=plot.colour(alt.Color, color),
         stroke=plot.colour(alt.Stroke, color),

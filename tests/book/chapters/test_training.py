@@ -82,11 +82,26 @@ def test_the_card_has_days_energy_and_the_next_system(runs):
     days, low, high = run.calendar_days()[:3]
     assert said.startswith(f"> **{tm.units.format_within(days, low, high, 'days').partition(' (')[0]}** (")
     assert "MWh at the site." in said
+    assert f"MFU of {float(run.mfu):.0%}" in said
+    assert "Nobody publishes a rent" in said
+    assert rf"They cost their owner \${tm.units.format_digits(run.owner_usd().value / 1e6, 2)} million (" in said
     peers = {name: one.calendar_days().value for (name, dtype), one in runs.items() if dtype == "bf16" and name != OLD}
     assert f"{tm.units.format_digits(min(peers.values()), 2)} days on 256 chips." in said
     assert "no other system was asked about that can run it" in tables.answer(run, {(OLD, "bf16"): run})
     old = run_on("trn1.32xlarge")
-    assert "Their power is not published." in tables.answer(old, runs)
+    assert "their power is not published." in tables.answer(old, runs)
+
+
+def test_bars_of_days_begin_at_zero_and_say_the_mfu(runs):
+    run = runs[OLD, "bf16"]
+    gap = tm.training_gap(DENSE, OLD, chips=CHIPS, **JOB)
+    chart = tables.waterfall(gap, run).to_dict()
+    (rows,) = chart["datasets"].values()
+    last = rows[-1]
+    assert (last["before"], last["which"]) == (0, "public software")
+    assert last["label"].endswith(f"days, MFU {float(run.mfu):.0%}")
+    assert chart["layer"][0]["encoding"]["x"]["scale"]["domain"][0] == 0
+    assert "without failures" in str(chart["title"])
 
 
 def test_why_a_range_is_wide():
@@ -166,6 +181,7 @@ def test_whole_runs_are_those_of_their_authors():
     said = tables.compared(table.reset_index()).data
     assert said.count("The run of `llama-3.1-405b` took") == 2
     assert "took **78 days**" in said
+    assert (table.calendar_days > table.run_days).all()
 
 
 def test_mappings_that_lose_take_longer(runs):
