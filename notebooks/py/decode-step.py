@@ -58,10 +58,10 @@ charts.spans(
 
 # %% [markdown]
 # A **decode step** runs the model once and adds a token to every sequence of the batch; a sequence is one prompt and its
-# answer. The step reads the **weights**, which all sequences share, and the **cache** of each sequence. **Compute** is only
-# what these reads do not hide. **Exchanges** are messages between ranks, the cores that share the model, and TP counts those
-# that share each matrix. **Layers** is a constant per layer, for time that was measured and that nothing we can count explains.
-# The answer is *extrapolated* where no measured step lies near.
+# answer. The step reads the **weights**, which all sequences share, and the **cache** of each sequence. **Compute** shows only
+# what the reads do not hide. **Exchanges** are messages between ranks. A rank is one of the cores that share the model, and TP
+# counts those that share each matrix. **Layers** is measured time per layer that we cannot explain. The answer is
+# *extrapolated* where no measured step lies near.
 #
 # ## Why it matters
 #
@@ -103,7 +103,7 @@ for name, mine in (("llama-3.3-70b", dense), ("deepseek-v3", experts)):
 # sequences share that one trip. The cache of a sequence serves nobody else, so its trip is made for each of them.
 
 # %% tags=["hide-input"]
-chip.decode_step_idea("llama-3.3-70b", "trn2.48xlarge", context=4352, batches=(1, 4, 16), precision="fp8")
+chip.decode_step_idea("llama-3.3-70b", tm.chip("trainium2"), context=4352, batches=(1, 4, 16), precision="fp8")
 
 # %% [markdown]
 # ## The equation, and the numbers by hand
@@ -124,9 +124,9 @@ chip.decode_step_idea("llama-3.3-70b", "trn2.48xlarge", context=4352, batches=(1
 #
 # $$ c = 2 \times 80\ \mathrm{layers} \times 8\ \mathrm{heads} \times 128 \times 2\ \mathrm{B} = 328\ \mathrm{kB} . $$
 #
-# Each of $B$ sequences reads $L$ tokens. These are the 4,608 that the graph was compiled for, and not the 4,352 that a sequence holds halfway through its
-# answer. The share is lower, because a cache lies in
-# smaller pieces:
+# Each of $B$ sequences reads $L$ tokens. A compiled graph always reads as many as it was compiled for, here 4,608. A sequence
+# fills 4,352 of them halfway through its answer. The share is lower than that of the weights, because a cache lies in smaller
+# pieces:
 #
 # $$ t_{kv} = \frac{B\,c\,L}{n\,b\,\eta_{kv}} = \frac{4 \times 328\ \mathrm{kB} \times 4608}{2.9\ \mathrm{TB/s} \times 0.445}
 #    = 4.7\ \mathrm{ms} . $$
@@ -146,8 +146,9 @@ chip.decode_step_idea("llama-3.3-70b", "trn2.48xlarge", context=4352, batches=(1
 #
 # $$ t_0 = l\,\tau = 80 \times 162\ \mathrm{µs} = 12.9\ \mathrm{ms} . $$
 #
-# Together they make 43.6 ms. The step of the case takes 44.7 ms, because it also checks drafts: eight times as many tokens take longer to exchange, while their work stays hidden behind the reads. The cell repeats the arithmetic, asks the package for the same step, and fails if the two differ
-# by more than half a percent. A mixture adds an all-to-all to $t_x$, and a constant of its experts to $t_0$.
+# Together they make 43.6 ms. The step of the case takes 44.7 ms, because it also checks drafts. Eight times as many tokens take
+# longer to exchange, while their work stays hidden behind the reads. The cell repeats the arithmetic, asks the package for the
+# same step, and fails if the two differ by more than half a percent. A mixture adds an all-to-all to $t_x$, and a constant of its experts to $t_0$.
 
 # %% tags=["hide-input"]
 weights_s = 70.555e9 / (2.9e12 * 0.95)
@@ -163,7 +164,10 @@ assert abs(by_hand_s / float(plain.time_s) - 1) < 0.005
 # ## Ask the model
 #
 # The cells below hold what a performance engineer changes: the degrees of TP, the batch and the context. Edit them and run
-# the chart again. What does not fit in memory is left out.
+# the chart again. What does not fit in memory is left out. The command line gives the step at the top of the page:
+
+# %% tags=["hide-input"]
+tables.command(asked, stack)
 
 # %%
 steps = {"as asked, ideal": ideal, "as asked": step}
@@ -188,9 +192,8 @@ charts.stacks(
 # %% [markdown]
 # Twice the ranks read the weights in half the time, because each holds half of them. The exchanges grow slowly, because a
 # message travels further. The last part does not move: a rank keeps half of each layer, but it still runs all layers. This is
-# why a model on many ranks is fast for its users and poor for its owner. Beyond the number of
-# cache heads each rank keeps a copy, and the time of the cache stays. Context and batch move the cache, until compute takes
-# over (problem 3).
+# why a model on many ranks is fast for its users and poor for its owner. With more ranks than cache heads, each head is copied,
+# so the time of the cache no longer falls. Context and batch move the cache, until compute takes over (problem 3).
 #
 # ## Check: what was measured
 #
@@ -207,7 +210,8 @@ assert abs(checked.error[0]) < 0.02
 
 # %% [markdown]
 # This row helped to fit the constants, so the agreement proves little. The fair test leaves the page of a measurement out of
-# the fit before predicting it. Each point below is such a step, and a perfect model would put all of them on the line.
+# the fit before predicting it. Each point below is such a step. A point below the line took longer than we expect.
+# [How wrong are we?](accuracy.ipynb) goes on from here.
 
 # %% tags=["hide-input"]
 unseen = tables.unseen()
@@ -217,28 +221,21 @@ charts.scatter(
     y="predicted_s",
     color="chip",
     label="case",
-    caption="Steps outside of the fit lie along the line",
+    caption="Most steps outside of the fit lie along the line",
     under="Dense models on Neuron; each page was left out of the fit that predicts it",
-).properties(height=250)
+).properties(height=190)
 
 # %% tags=["hide-input"]
 errors = tables.wrong()
 assert (errors.model_left_out_error < errors.regression_error).all()
-tables.medians(errors)
-
-# %% [markdown]
-# Points far below the line took several times as long as the model expects, most of them on older chips, and we do not know
-# why. [How wrong are we?](accuracy.ipynb) goes on from here.
+tables.medians(errors, unseen)
 
 # %% [markdown]
 # ## What moves the answer: the constant of a layer
 #
-# On Neuron a layer takes longer than its reads, its products and its exchanges explain. The rest is the constant $\tau$, and nobody knows its cause; a
-# section after the problems says what it is not.
-#
-# Nobody has published a step of Trainium3 with this software, so the constant of Trainium2 stands in for it. The answer of
-# the running case moves with it. The next cells take half and one and a half times the constants, plan again at each speed,
-# and draw what a chip makes. Change `times` to try your own.
+# The constant $\tau$ is the time of a layer that its reads, products and exchanges do not explain. A section after the problems
+# says what it is not. Nobody has published a step of Trainium3 with this software, so we use the constant of Trainium2. The next
+# cells take half and one and a half times the constants and plan again at each speed. Change `times` to try your own.
 
 # %%
 rack, today, curves = "trn3-nl72x2-pcie160", tm.efficiencies("trainium3", used), []
@@ -259,13 +256,27 @@ charts.lines(
     x="tokens_per_s_per_user",
     y="tokens_per_s_per_chip",
     color="layer_constants",
+    log_y=True,
     caption="Two constants of unknown cause decide the answer on Trainium3",
     under="DeepSeek-V3 in MXFP8 on the largest rack of Trainium3, with the case's public software",
-).properties(height=230)
+).properties(height=170)
 
 # %% [markdown]
-# Look at the promise of the running case, 20 tokens/s per user, where the middle line has the value of the case. With half the constants a chip makes more than twice as much,
-# and with half more it makes almost nothing. A profile of one layer on Trainium3 would settle it.
+# Look at the promise of the running case, 20 tokens/s per user, where the middle line has the value of the case. With half the
+# constants a chip makes more than twice as much, and with half more it makes almost nothing. A profile of one layer on
+# Trainium3 would settle it.
+#
+# ### How fast can one user be?
+#
+# Ask for a speed that nobody reaches. The plan then returns the nearest mapping, out of all that fit on the rack.
+
+# %%
+fastest = tm.plan("deepseek-v3", tm.Request(4096, 512, tokens_per_s_per_user=1000), rack).best
+tables.fastest(fastest)
+
+# %% [markdown]
+# The constant `expert_core_s` is the time that routing and waiting add to a layer with experts. It grows with each doubling of
+# the cores that run an expert together. More chips do not help, because the reads shrink by less than it grows.
 
 # %% [markdown]
 # ## What is left out
@@ -339,12 +350,12 @@ charts.ranges(
 
 # %% [markdown]
 # The long bar at four ranks holds two populations. One page prints steps of a 7B model that are two to eight times as long as
-# those of the same model on another page, and neither says which kernels ran. No column of the rows decides between them, so
-# the bands of such a step hold both.
+# those of the same model on another page, and neither says which kernels ran. We cannot say which of the two a new step will
+# be like, so its band covers both.
 #
-# We tested three causes. Two are excluded; the host explains a third. Exchanges are not the cause, because the time is there on one rank, where nothing is
-# exchanged. Traffic is not, because models of 3,072 and of 8,192 hidden elements have about the same.
-# The host is a part of it, because asynchronous steps take about a third of the constant away. What remains fits operators that wait for each
+# We tested three causes. Exchanges are not the cause, because the time is there on one rank, where nothing is exchanged.
+# Traffic is not the cause, because models of 3,072 and of 8,192 hidden elements have about the same constant. The host explains
+# about one third of it, because asynchronous steps take that much away. What remains would fit operators that wait for each
 # other on the device. A profile of one layer would show it, and no public one exists.
 
 # %% [markdown]
@@ -374,7 +385,7 @@ charts.table(
 
 # %% tags=["hide-input"]
 charts.table(
-    tables.symbols_of(asked),
+    tables.symbols_of(asked, step),
     caption="Symbols of this chapter, with the values of the step at the top",
     download="notation",
 )

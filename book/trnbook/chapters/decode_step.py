@@ -14,13 +14,16 @@ from IPython.display import Markdown
 
 import trnmodel as tm
 from trnbook.chapters import common, guard
+from trnbook.charts.language import named
+from trnbook.shared import case
 from trnmodel.catalog import load
 from trnmodel.catalog.stacks import IDEAL, KINDS, VALUES, Efficiencies, efficiencies
 from trnmodel.catalog.systems import chip_of
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.evidence import tables as evidence
 from trnmodel.models.transformer import model as read_model
-from trnmodel.steps.answers import Step
+from trnmodel.search.choice import Choice
+from trnmodel.steps.answers import Step, dominant_constant
 from trnmodel.steps.deployment import Deployment
 from trnmodel.steps.rank import site
 from trnmodel.units import MS, counted, format_quantity
@@ -76,19 +79,57 @@ def check(
 
 
 def headline(step: Step, ideal: Step) -> Markdown:
-    """Return the card of the chapter: the step, the one that loses nothing, and how sure the first is."""
-    low, high = (format_quantity(float(end), "s", 2) for end in step.ends("time_s"))
-    low = low.removesuffix(f" {high.rpartition(' ')[2]}")
+    """Return the card of the chapter: the step with its band, the one that loses nothing, and how sure the first is."""
     said = f"one decode step of `{step.model.id}` on {step.system.name} for {counted(int(step.batch), 'sequence')}"
     proof = {"mark": str(step.basis), "proof": "Check: what was measured"}
     if step.stack.id == IDEAL.id:
         more = "Arithmetic on printed rates has no error bar."
         return Markdown(common.card(_time(step), said, alone="no software is faster", more=more, **proof))
-    sure = f"**How sure:** nine in ten measured steps of this kind should lie between {low} and {high}."
+    number = tuple(map(float, (step.time_s, *step.ends("time_s"))))
+    sure = "**How sure?** Nine in ten measured steps of this kind should lie in the range in brackets."
+    if share := float(step.overhead_s) / float(step.time_s):
+        sure += f" A fitted constant per layer takes {100 * share:.0f} % of the step, and nobody knows its cause."
     if step.stack.estimates:
-        sure += f" The constants of the software, `{step.stack.id}`, are our own estimates (D)."
+        sure += f" The constants of the software, `{step.stack.id}`, are our own estimates."
     rival = f"software that loses nothing would take {_time(ideal)}"
-    return Markdown(common.card(_time(step), said, rival=rival, more=sure, **proof))
+    return Markdown(common.card(number, said, unit="s", rival=rival, more=f"{sure}{_with_drafts(step)}", **proof))
+
+
+def _with_drafts(step: Step) -> str:
+    """Return what the step of the running case takes where it is this one, and checks drafts besides."""
+    name = next((name for name in case.PROMISES if step.model is read_model(name)), "")
+    if not name or step.system.id not in case.SYSTEMS:
+        return ""
+    of = case.choice(name, step.system.id)
+    same = all(float(getattr(of.step, field)) == float(getattr(step, field)) for field in ("tp", "ep", "batch"))
+    if not (same and of.option.draft_tokens and of.step.precision.name == step.precision.name):
+        return ""
+    return (
+        f" This is a step without drafts. The step of the running case also checks {of.option.draft_tokens:g} drafted "
+        f"tokens per sequence and takes {format_quantity(float(of.step.time_s), 's', 3)}."
+    )
+
+
+def command(asked: StepAt, stack: str) -> Markdown:
+    """Return the command that prints the step of the chapter, as a block of code."""
+    flags = {"tp": asked.mapping.tp, "ep": asked.mapping.ep} | asked.sizes
+    shown = [f"--{name.replace('_', '-')} {value:.15g}" for name, value in flags.items() if (name, value) != ("ep", 1)]
+    shown += [f"--precision {asked.software['precision']}"] + [f"--stack {stack}"] * (stack != "public")
+    model = read_model(asked.deployment.model)
+    at = f"trnmodel decode {model.path or model.id} {asked.deployment.system}"
+    return Markdown(f"```console\n{' '.join([at, *shown])}\n```")
+
+
+def fastest(best: Choice) -> Markdown:
+    """Return the highest speed of a user in a plan whose promise nobody keeps: mapping, and what limits it."""
+    speed = best.in_words("tokens_per_s_per_user", "tokens/s per user", str(best.basis))
+    said = f"{best.question.model.id} on {best.system.id} reaches at most **{speed.replace(' (', '** (', 1)}."
+    mapping = ", ".join(f"{name.upper()} {getattr(best, name):g}" for name in ("tp", "ep") if getattr(best, name) > 1)
+    said += f" It runs on {counted(float(best.chips), 'chip')} at batch {best.batch:g}."
+    said += f" The mapping is {mapping or 'one rank'}."
+    name, share = dominant_constant(best.step)
+    said += f" One fitted constant, `{name}`, takes {100 * float(share):.0f} % of its step." if name else ""
+    return Markdown(said)
 
 
 def _time(step: Step) -> str:
@@ -141,10 +182,10 @@ def _milliseconds(time_s: float) -> str:
 
 
 def described(step: Step) -> str:
-    """Return precision, mapping, batch and context of a step, as a subtitle of a chart."""
+    """Return precision, mapping, batch and compiled context of a step, as a subtitle of a chart."""
     pairs = [(name.upper(), float(getattr(step, name))) for name in ("tp", "ep")]
     degrees = " ".join(f"{name} {degree:g}" for name, degree in pairs if degree > 1) or "one rank"
-    tokens = f"{float(step.batch):g} x {float(step.tokens):,.0f} tokens in the cache"
+    tokens = f"compiled for {float(step.batch):g} x {float(step.compiled_tokens):,.0f} tokens"
     return f"{step.precision.name.upper()}, {degrees}, {tokens}; together {_milliseconds(float(step.time_s))}"
 
 
@@ -201,10 +242,15 @@ def wrong() -> pd.DataFrame:
     )
 
 
-def medians(errors: pd.DataFrame) -> Markdown:
-    """Return the median errors of `wrong` as a sentence."""
+def medians(errors: pd.DataFrame, unseen: pd.DataFrame) -> Markdown:
+    """Return the median errors of `wrong` as a sentence, and how many steps of `unseen` took over twice as long."""
     said = " and ".join(f"**{one.median_error:.0%}** for {one.what}" for one in errors.itertuples())
-    return Markdown(f"With its page left out, the median error of a step is {said}.")
+    slow = unseen[unseen.measured_s > 2 * unseen.predicted_s]
+    on = " or ".join(sorted(map(named, slow.chip.unique())))
+    return Markdown(
+        f"With its page left out, the median error of a step is {said}. In the chart, {len(slow)} of {len(unseen)} "
+        f"steps took more than twice as long as predicted. All of them ran on {on}, and we do not know why."
+    )
 
 
 def unseen() -> pd.DataFrame:
@@ -222,7 +268,7 @@ def unseen() -> pd.DataFrame:
     ]
     table = rows.assign(measured_s=rows.measured, predicted_s=rows.measured * (1 + rows.error), case=case)
     columns = ["chip", "model", "tp", "batch", "context", "measured_s", "predicted_s", "error", "source", "case"]
-    return table[columns].reset_index(drop=True)
+    return table[columns].drop_duplicates(ignore_index=True)  # a page may print a step twice
 
 
 def efficiency_table(e: Efficiencies) -> pd.DataFrame:
@@ -242,7 +288,7 @@ def efficiency_table(e: Efficiencies) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def symbols_of(found: StepAt) -> pd.DataFrame:
+def symbols_of(found: StepAt, step: Step) -> pd.DataFrame:
     """Return the chapter's symbols per rank, with their values in the step that was asked for."""
     d, sizes = found.deployment, found.sizes
     at, chosen, dtypes = site(d.system, d.mapping.lnc), read_model(d.model), load.precision(d.precision)
@@ -259,7 +305,7 @@ def symbols_of(found: StepAt) -> pd.DataFrame:
     shown = [(*row[:3], format_quantity(float(row[3]), row[4]), row[5]) for row in rows]
     shown += [
         ("B", "batch", "sequences of a replica that decode together", f"{sizes['batch']:g}", "parameter"),
-        ("L", "context", "tokens in the cache, the new one included", f"{sizes['context']:g}", "parameter"),
+        ("L", "compiled_tokens", "tokens that the graph reads per sequence", f"{step.compiled_tokens:g}", "graph"),
     ]
     return common.notation(shown, "from")
 

@@ -1,12 +1,16 @@
 """A decode step taken apart: sums, limits, hand-made numbers, and what the chapter says of them."""
 
+import json
+
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import trnmodel as tm
 from trnbook.chapters import decode_step
 from trnbook.shared import case
 from trnmodel.catalog.stacks import IDEAL
+from trnmodel.cli.app import app
 from trnmodel.search.sizing import remedy, shortfall
 from trnmodel.steps.deployment import Deployment
 
@@ -81,6 +85,32 @@ def test_the_line_of_the_running_case_is_that_call(model, asked, more):
     assert parts(step).layers / float(step.time_s) == pytest.approx({"deepseek-v3": 0.49}.get(model, 0.29), abs=0.01)
 
 
+def test_the_card_says_what_the_step_of_the_case_takes_with_drafts():
+    _, mapping, sizes, software = check()
+    ask = {"mapping": mapping, **sizes, **software}
+    step = tm.decode_step("llama-3.3-70b", "trn2.48xlarge", **ask)
+    assert "also checks 7 drafted tokens per sequence and takes 44.7 ms" in decode_step.headline(step, step).data
+    larger = tm.decode_step("llama-3.3-70b", "trn2.48xlarge", **ask | {"batch": 8})
+    assert "drafted" not in decode_step.headline(larger, larger).data
+
+
+@pytest.mark.parametrize("changed", [{}, {"model": "deepseek-v3", "ep": 16, "batch": 16, "stack": "ideal"}])
+def test_the_printed_command_gives_the_step(changed):
+    asked = check(**changed)
+    line = decode_step.command(asked, (SET | changed)["stack"]).data.splitlines()[1]
+    said = CliRunner().invoke(app, [*line.split()[1:], "--json"])
+    step = tm.decode_step((SET | changed)["model"], "trn2.48xlarge", asked.mapping, **asked.sizes, **asked.software)
+    assert json.loads(said.stdout)["time_s"] == pytest.approx(float(step.time_s))
+
+
+def test_the_fastest_user_is_that_of_the_card_of_the_plan():
+    best = tm.plan("deepseek-v3", tm.Request(4096, 512, 1000), "trn3-nl72x2-pcie160").best
+    said = decode_step.fastest(best).data
+    assert "at most **43 tokens/s per user** (" in said
+    assert "It runs on 8 chips at batch 1. The mapping is TP 32." in said
+    assert "One fitted constant, `expert_core_s`, takes 86 % of its step." in said
+
+
 def test_more_ranks_shorten_the_reads_and_leave_the_constant():
     _, _, sizes, software = check()
     few, many = (
@@ -98,18 +128,18 @@ def test_bars_of_the_first_chart_stand_end_to_end():
     assert bars.from_s.iloc[1:].tolist() == pytest.approx(bars.time_s.iloc[:-1].tolist())
     assert bars.time_s.iloc[-1] == pytest.approx(float(step.time_s))
     assert bars.what[2] == "compute, hidden"
-    assert decode_step.described(step).startswith("BF16, TP 64, 16 x 4,096 tokens in the cache; together ")
+    assert decode_step.described(step).startswith("BF16, TP 64, compiled for 16 x 4,096 tokens; together ")
     assert len(decode_step.described(EXPERTS.decode(batch=512, context=100_000))) < 90
 
 
 def test_the_card_has_the_step_its_ends_and_what_it_rests_on():
     step = LLAMA.decode(batch=16, context=4096)
     said = decode_step.headline(step, LLAMA.ideal.decode(batch=16, context=4096)).data
-    assert f"**{1e3 * float(step.time_s):.0f} ms** ({step.basis})" in said
     low, high = (f"{1e3 * float(end):.0f}" for end in step.ends("time_s"))
-    assert f"between {low} and {high} ms" in said
-    assert "(D)" in said
+    assert f"**{1e3 * float(step.time_s):.0f} ms** ({low} to {high}; {step.basis})" in said
+    assert f"constant per layer takes {100 * float(step.overhead_s / step.time_s):.0f} % of the step" in said
     assert "vllm-neuron-2026" in said
+    assert "drafts" not in said
     ideal = LLAMA.ideal.decode(batch=16, context=4096)
     assert "No rival" in decode_step.headline(ideal, ideal).data
 
@@ -191,8 +221,11 @@ def test_unexplained_times_do_not_grow_with_the_ranks():
 def test_errors_are_those_of_pages_that_the_fit_has_not_seen():
     unseen, errors = decode_step.unseen(), decode_step.wrong()
     assert unseen.predicted_s.tolist() == pytest.approx((unseen.measured_s * (1 + unseen.error)).tolist())
-    assert len(unseen) > 250
-    assert "**14%** for dense models" in decode_step.medians(errors).data
+    assert len(unseen) > 200
+    said = decode_step.medians(errors, unseen).data
+    assert "**14%** for dense models" in said
+    assert f"{(unseen.error < -0.5).sum()} of {len(unseen)} steps took more than twice as long" in said
+    assert "All of them ran on Inferentia2 or Trainium1" in said
     assert errors.what.tolist() == ["dense models", "mixtures and hybrids"]
     assert errors.median_error[0] == pytest.approx(unseen.error.abs().median(), abs=0.03)
     assert (errors.median_error > errors.model_left_out_error).all(), "a page is harder to leave out than a model"
