@@ -40,6 +40,10 @@ LOSSES: Mapping[str, tuple[str, ...]] = {  # parts of a bar, with the losses tha
     "checkpoints": ("writing",),
     "spares, repairs and slow racks": ("spare", "waiting", "slowed"),
 }
+REPAIRED: Mapping[str, str] = {
+    "hot": "trays are swapped while the rack runs",
+    "drain": "racks are drained for a repair",
+}
 HOW: Mapping[str, str] = {"hot": "trays swapped", "drain": "racks drained"}
 SPARED: Mapping[str, str] = {"rack switch": "switches of a plane", "backplane lane": "lanes of a link"}
 INPUTS: Mapping[str, str] = {
@@ -57,6 +61,8 @@ INPUTS: Mapping[str, str] = {
 }
 BORROWED = "borrowed"
 SIZES = tuple(4**n for n in range(5, 9))  # 1,024 to 65,536 chips of the jobs of a table
+WORKED_DAYS = 30  # of a run whose length in the calendar is printed
+MILLION_HOURS = 3.6e9  # [s]
 MOVED = 0.06  # of what is lost, below which an input moves little
 LEAST, NEARLY = 0.01, 0.5  # per cent below which a share, and a loss, are printed as bounds
 
@@ -143,7 +149,8 @@ def priced(parts: pd.DataFrame, job: Goodput, without: Mapping[str, Goodput]) ->
     """Return the parts of a rack with the useful time that a job gains if each never failed, and a label for a bar."""
     lost = [max(float(without[part].goodput - job.goodput), 0.0) for part in parts.part]
     yearly = parts.failures_per_year.map(lambda x: f"{x:.1f}" if x < 10 else f"{x:.0f}")
-    label = parts.part + ", " + yearly + " per year" + parts.spared.map({True: " (spared)", False: ""})
+    cost = pd.Series(lost).map(lambda share: f": {share:.1%}" if share >= LEAST / 10 else ": under 0.1%")
+    label = parts.part + ", " + yearly + " per year" + parts.spared.map({True: " (spared)", False: ""}) + cost
     return parts.assign(lost_share=lost, of=label)
 
 
@@ -159,16 +166,34 @@ def dearest(parts: pd.DataFrame) -> list[str]:
     return [parts.of[parts[name].idxmax()] for name in ("failures_per_year", "lost_share")]
 
 
-def answer(job: Goodput, others: Mapping[str, Goodput], fleet: Fleet) -> Markdown:
-    """Return the card that opens the chapter: the useful share of the time, the next system, and how sure it is."""
+def multiplied(parts: pd.DataFrame) -> Markdown:
+    """Return in words how the failures of the part that fails most often follow from its number and its rate."""
+    one = parts.loc[parts.failures_per_year.idxmax()]
+    each = format_digits(one.failures_per_year / one.number / YEAR * MILLION_HOURS, 2)
+    most = format_digits(one.failures_per_year, 2)
+    return Markdown(
+        f"One rack has {one.number:,.0f} {one.part}, of which each fails {each} times in a million hours. "
+        f"In a year of 8,760 hours they fail {most} times together."
+    )
+
+
+def answer(job: Goodput, others: Mapping[str, Goodput], fleet: Fleet, draws: Sensitivity) -> Markdown:
+    """Return the card that opens the chapter: the useful share of the time, the next system, and how sure it is.
+
+    The range holds nine of ten draws of all rates.
+    """
     name, best = max(others.items(), key=lambda one: float(one[1].goodput)) if others else ("", job)
     less, model = bool(best.goodput < job.goodput), job.model.id if job.model else ""
     chips = counted(float(job.chips), "chip")
-    shares = [100 * float(end) for end in (job.goodput, job.low, job.high)]
+    cuts = draws.percentiles().iloc[0]
+    shares = [100 * float(end) for end in (job.goodput, cuts.p5, cuts.p95)]
+    taken = format_digits(WORKED_DAYS * float((1 - job.spare_lost) / job.goodput), 2)
     return Markdown(
         common.card(
             shares if percent(job)[0].isdigit() else percent(job),
-            f"of chip time is useful in training `{model}` on {chips} of {job.system.name}, with {HOW[job.swap]}",
+            f"of chip time is useful in training `{model}` on {chips} of {job.system.name}, if {REPAIRED[job.swap]}. "
+            f"The job is interrupted every {format_duration(float(job.mtbf_s))}. "
+            f"Work of {WORKED_DAYS} days takes {taken} days in the calendar",
             unit="%",
             mark=str(job.basis),
             rival=f"{name} keeps {100 * float(best.goodput):.3g}%" if others else "",
@@ -176,7 +201,7 @@ def answer(job: Goodput, others: Mapping[str, Goodput], fleet: Fleet) -> Markdow
             alone="" if others else "no other system was asked for",
             proof="Check against jobs whose uptime was printed",
             more="**How sure is this?** No failure rate of Trainium2 or Trainium3 is published. Rates are "
-            f"{_whose(fleet)}, and every rack has the same ones.\n\n"
+            f"{_whose(fleet)}, and every rack has the same ones. The range holds nine of ten draws of them.\n\n"
             + ledger.rests_on(*ledger.estimated(fleet, *INPUTS)),
         )
     )

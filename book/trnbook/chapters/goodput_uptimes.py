@@ -108,4 +108,6 @@ def shown(table: pd.DataFrame) -> pd.DataFrame:
 def described(table: pd.DataFrame) -> str:
     """Return as a title how many of the tests of the model lie in its range."""
     fair = table[table.fair]
-    return f"Useful time as printed and predicted: {int(fair.inside.sum())} of {len(fair)} tests lie in the range"
+    out = table[~table.fair]
+    off = int((~out.inside).sum())
+    return f"{int(fair.inside.sum())} of {len(fair)} tests lie in the range; {off} of {len(out)} set aside do not"
