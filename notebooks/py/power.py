@@ -46,6 +46,19 @@ requests = {
 spec = machines[0]
 tables.reached(tm.plan(model, requests[model], spec).best, spec)
 
+
+# %% tags=["hide-input"]
+def draws_of(plan, e):
+    """Draw all open inputs of the joules of a plan."""
+
+    def joules(power, tdp, fit, prompt, decode):
+        moved = plan.energy(power=power)
+        moved_j = moved.server_j_per_token + power.server_ratio * moved.chip_j_per_token * (tdp * fit - 1)
+        return moved_j * (moved.prefill_j_share * prompt + (1 - moved.prefill_j_share) * decode)
+
+    return tm.sensitivity(joules, tables.inputs(e), draws=4000, distributions=tables.EVENLY)
+
+
 # %% tags=["hide-input"]
 best = tm.plan(model, requests[model], spec).best
 energy = best.energy(**tables.settings(spec, assumed))
@@ -53,7 +66,8 @@ energy = best.energy(**tables.settings(spec, assumed))
 # %% tags=["hide-input"]
 found = {(name, one.id): tm.plan(name, requests[name], one).best for name in requests for one in machines}
 spent = {key: plan.energy(**tables.settings(plan.system, assumed)) for key, plan in found.items() if plan}
-rows = pd.DataFrame(tables.row(*key, plan, spent.get(key)) for key, plan in found.items())
+drawn = {key: draws_of(found[key], e) for key, e in spent.items() if tables.known(found[key])}
+rows = pd.DataFrame(tables.row(*key, plan, spent.get(key), drawn.get(key)) for key, plan in found.items())
 tables.answer(rows, best, energy, assume)
 
 # %% tags=["hide-input"]
@@ -68,8 +82,18 @@ charts.ranges(
 )
 
 # %% [markdown]
-# A bar spans what is uncertain; a system that cannot keep the promise has no mark. Joules are watts times the chip time of a token, so a faster
-# chip takes fewer joules only if it does not draw as much more.
+# A bar holds nine of ten draws of all inputs that are open. A system that cannot keep the promise has no mark. A faster chip saves energy only
+# if its power grows less than its speed.
+
+# %%
+plans = {one.id: found[model, one.id] for one in machines if tables.known(found[model, one.id])}
+energies = {name: plan.energy(**tables.settings(plan.system, assumed)) for name, plan in plans.items()}
+said = "Watts per chip, kW per rack and chips per megawatt"
+charts.table(tables.sites(plans, energies), caption=said, download="sites")
+
+# %% [markdown]
+# Drawn power is that of the decode step alone. In parentheses all inputs stand at their low or at their high ends. The rack of trn2.48xlarge
+# holds two instances with 32 chips. A system whose racks no source counts is one server or domain.
 #
 # ## The running case
 #
@@ -111,15 +135,15 @@ flows.where_a_joule_goes(best.energy(**tables.settings(spec, assumed)))
 #
 # $$ E_\text{step} = P_0\,t + e_f W + e_m Q + e_l L . $$
 #
-# The first term makes slow software expensive: a chip that waits pays it all the same. The last one is small, and fits to whole chips
-# cannot tell it from the others. A chip also has a limit, its *thermal design power* (TDP). Near it clocks give way, and a hyperbolic
+# Idle power makes slow software expensive, because a chip that waits draws it too. Links take little, and measurements of whole chips cannot
+# separate it. A chip also has a limit, its *thermal design power* (TDP). Near it clocks give way, and a hyperbolic
 # tangent bends the activity $a$ towards the limit:
 #
 # $$ P_\text{chip} = P_\text{TDP}\,\bigl(i + (1 - i)\tanh a\bigr), \qquad a = a_f\, \rho\, \frac{F}{R} + a_m \frac{Q}{t\,b} . $$
 #
 # $i$ is the share drawn at idle, $F$ the rate of operations, $R$ the rate of 16-bit operations for which the engines are built, and $b$ the
-# bandwidth of HBM. $\rho$ is the energy of an operation in a narrow format over that of one in 16 bits. The factors $a_f$ and $a_m$ are common
-# to all chips and were fitted to measured GPUs.
+# bandwidth of HBM. $\rho$ compares the energy of an operation in a narrow format with that of one in 16 bits. The factors $a_f$ and $a_m$ are
+# the same for all chips. They were fitted to GPUs whose watts were measured.
 #
 # Around the chip stand supplies with a factor $s$, and a host. A site draws more than its IT by the *power usage effectiveness*, PUE:
 #
@@ -131,7 +155,8 @@ flows.where_a_joule_goes(best.energy(**tables.settings(spec, assumed)))
 # ## An estimate by hand
 #
 # Take a decode step of Llama on Trainium3, for which we assume a TDP of 850 W. It does 147 TFLOP/s in MXFP8, where the engines are built for
-# $R = 1258$ in 16 bits. An 8-bit operation takes two thirds of the energy, and HBM is read at 49 % of its bandwidth:
+# $R = 1258$ in 16 bits. An 8-bit operation takes two thirds of the energy, and HBM is read at 49 % of its bandwidth. The fitted factors are
+# $a_f = 5.94$ and $a_m = 1.06$:
 #
 # $$ a = 5.94 \times 0.667 \times 147 / 1258 + 1.06 \times 0.49 = 0.46 + 0.52 = 0.98 . $$
 #
@@ -140,7 +165,8 @@ flows.where_a_joule_goes(best.energy(**tables.settings(spec, assumed)))
 # $$ \begin{aligned} P_\text{chip} &= 850\,(0.28 + 0.72 \tanh 0.98) = 700\ \text{W} \\
 #    P_\text{server} &= 1.029 \times 700 + 170 = 890\ \text{W} \end{aligned} $$
 #
-# Prompts keep the chip busier, so with them the server draws 947 W on average. It makes 268 tokens/s, which is $947 / 268 = 3.5$ J per token.
+# Prompts keep the chip busier. Prompts included, the server draws 947 W per chip. It makes 268 tokens/s per chip, which is $947 / 268 = 3.5$ J
+# per token.
 
 # %% tags=["hide-input"]
 chip_w = 850 * (0.28 + 0.72 * np.tanh(5.94 * 0.667 * 147 / 1258 + 1.06 * 0.49))
@@ -160,7 +186,7 @@ for name in case.PROMISES:
     for at in case.SYSTEMS:
         plan = tm.plan(name, case.request(name), systems=at).best
         e = plan.energy()
-        lines.append(tables.row(name, at, plan, e))
+        lines.append(tables.row(name, at, plan, e, draws_of(plan, e)))
         per_mw[name, at] = float(e.decode.chips_per_site_mw * plan.tokens_per_s_per_chip)
         assert lines[-1]["server_j_per_token"] == case.value(line, name, at)
 said = "Watts over tokens per second are joules per token"
@@ -169,17 +195,10 @@ charts.table(tables.of_the_case(lines), caption=said, download="case-joules")
 # %% [markdown]
 # ## From watts drawn to watts provisioned
 #
-# More is provisioned than is drawn, because a rack must survive its worst minute, and because storage, network and reserve need power
+# The second table of this page has both. More is provisioned than is drawn, because a rack must survive its worst minute, and because storage, network and reserve need power
 # too. For AWS chips we assume the same ratio of provisioned power to TDP as for GB200 NVL72, the one rack with a scale-up switch for which it is
 # printed. Racks cooled by liquid stand at a site with chillers, others at one cooled by outside air. PUE of the hottest day is an
 # analyst's estimate; AWS prints that of a year.
-
-# %%
-plans = {one.id: tm.plan(model, requests[model], one).best for one in machines}
-plans = {name: plan for name, plan in plans.items() if tables.known(plan)}
-energies = {name: plan.energy(**tables.settings(plan.system, assumed)) for name, plan in plans.items()}
-said = f"Per chip drawn in decode alone and provisioned, per rack, and per megawatt of a site, for {best.question.model.id}"
-charts.table(tables.sites(plans, energies), caption=said, download="sites")
 
 # %% tags=["hide-input"]
 large, small = (
@@ -201,7 +220,7 @@ assert 2.3 < min(small.values()) < max(small.values()) < 3.8
 
 # %% tags=["hide-input"]
 checked = tables.measured()
-charts.scatter(
+chart = charts.scatter(
     checked,
     x="measured_w",
     y="predicted_w",
@@ -209,30 +228,25 @@ charts.scatter(
     label="label",
     caption=tables.described(checked),
     under="watts per chip; on the line a prediction is exact",
-).properties(height=200)
+)
+tables.one_scale(chart, checked)
 
 # %% [markdown]
 # Here a fit has not seen the model. With its whole page left out half of the errors are below 20 %, as [How wrong are we?](accuracy.ipynb)
-# shows. The law follows GPUs, and predicts too much where they draw little. No point is a chip of AWS, because no such measurement is published.
-# That Trainium behaves alike is an assumption, and one wall meter beside one run would replace it.
+# shows. The law follows GPUs that draw more than 400 W. Below 400 W it predicts far too much. No point is a chip of AWS, because no such
+# measurement is published. That Trainium behaves alike is an assumption, which one run with a wall meter would replace.
 #
 # ## What moves the answer
 #
 # We draw all open inputs at once: the shares of `energy()`, and factors on the chip's watts and on the times of prompts and decode steps.
-
+# The function `draws_of` stands in a folded cell at the top.
 
 # %%
-def joules(power, tdp, fit, prompt, decode):
-    e = best.energy(power=power)
-    moved_j = e.server_j_per_token + power.server_ratio * e.chip_j_per_token * (tdp * fit - 1)
-    return moved_j * (e.prefill_j_share * prompt + (1 - e.prefill_j_share) * decode)
-
-
-drawn = tm.sensitivity(joules, tables.inputs(energy), draws=4000, distributions=tables.EVENLY)
-assert np.isclose(drawn.percentiles().value[0], energy.server_j_per_token)
-bars = tables.tornado(drawn)
-said = {"caption": f"Most hangs on the {bars.which[0]}", "under": tables.spread(drawn)}
-charts.ranges(bars, x="server_j_per_token", y="which", log_x=True, **said)
+mine = draws_of(best, energy)
+assert np.isclose(mine.percentiles().value[0], energy.server_j_per_token)
+bars = tables.tornado(mine)
+said = {"caption": f"Most hangs on the {bars.which[0]}", "under": tables.spread(mine)}
+charts.ranges(bars, x="server_j_per_token", y="which", **said)
 
 # %% [markdown]
 # A bar moves one input from its 5th to its 95th percentile. Where times have the longest bars, better software saves more joules than a

@@ -40,6 +40,7 @@ INPUTS: Mapping[str, str] = {
 }
 RACKS = ("gb200-nvl72", "gb300-nvl72")  # whose watts are printed
 EVENLY = dict.fromkeys(("fit", "prompt", "decode"), "loguniform")  # factors, drawn evenly over their logarithm
+EDGE = 1.1  # factor by which an axis of powers goes on beyond its first and its last point
 MOVED = 0.03  # of the answer, below which an input moves nothing
 
 
@@ -107,8 +108,12 @@ def reached(plan: Choice | None, spec: System) -> None:
     guard.possible(not why, f"system = {spec.id!r}, {plan.question.model.id}: {why}{hint}")
 
 
-def row(model: str, system: str, plan: Choice | None, e: RequestEnergy | None) -> dict[str, Any]:
+def row(
+    model: str, system: str, plan: Choice | None, e: RequestEnergy | None, drawn: Sensitivity | None = None
+) -> dict[str, Any]:
     """Return a plan and its energy as a row: place, throughput, mean watts at the server, joules with band.
+
+    The band holds nine of ten draws of all inputs; without draws it has all inputs at their ends.
 
     Examples
     --------
@@ -119,6 +124,9 @@ def row(model: str, system: str, plan: Choice | None, e: RequestEnergy | None) -
     if plan is None or e is None or not e.valid:
         return line | dict.fromkeys(["tokens_per_s_per_chip", "server_w", *SPENT], np.nan)
     joules = dict(zip(SPENT, map(float, (e.server_j_per_token, *e.ends(SPENT[0]))), strict=True))
+    if drawn is not None:
+        cuts = drawn.percentiles().iloc[0]
+        joules |= {SPENT[1]: float(cuts.p5), SPENT[2]: float(cuts.p95)}
     rate = float(plan.tokens_per_s_per_chip)
     about = {name: getattr(plan, name) for name in ["precision", "tp", "ep", "batch"]}
     about |= {"software": plan.stack.kind, "option": plan.option.name, "basis": str(e.basis)}
@@ -142,7 +150,12 @@ def planned(rows: pd.DataFrame) -> pd.DataFrame:
 def answer(rows: pd.DataFrame, plan: Choice, e: RequestEnergy, assume: Sequence[str] = ()) -> Markdown:
     """Return the card that opens the chapter, with the system that takes fewest joules of the others."""
     name, spec, chip = plan.question.model.id, plan.system, plan.system.chip
-    mine = row(name, spec.id, plan, e)
+    (mine,) = rows[(rows.model == name) & (rows.system == spec.id)].to_dict("records")
+    at = e.decode
+    chips, all_in = per_rack(spec), [float(x) for x in (at.all_in_w, *at.ends("all_in_w"))]
+    provisioned = format_within(*(chips * x / KW for x in all_in), "kW")
+    held = format_within(*(float(x) for x in (at.chips_per_site_mw, *at.ends("chips_per_site_mw"))))
+    low, high = (format_digits(float(end), 2) for end in e.ends(SPENT[0]))
     others = (
         rows[(rows.model == name) & (rows.system != spec.id)]
         .dropna(subset=SPENT[0])
@@ -156,15 +169,17 @@ def answer(rows: pd.DataFrame, plan: Choice, e: RequestEnergy, assume: Sequence[
     return Markdown(
         common.card(
             [float(mine[column]) for column in SPENT],
-            f"energy at the server of a token of `{name}` on {spec.name}, with its share of the prompt; "
-            f"with them the server draws {_two(mine['server_w']):,.0f} W per chip",
+            f"energy per token of `{name}` at the server of {spec.name}, prompts included. On average the server draws "
+            f"{_two(mine['server_w']):,.0f} W per chip. {'One domain' if np.isnan(spec.racks) else 'A rack'} of "
+            f"{chips:.0f} chips is provisioned at {provisioned}. A megawatt of the site holds {held} chips",
             unit="J/token",
             mark=mine["basis"],
             rival=f"{read_system(least.system).name} takes {least[SPENT[0]]:.2g} J/token" if least is not None else "",
             rank="Ahead of it" if less else "Next best",
             alone="" if least is not None else "no other system that was asked keeps the promise",
             proof="Check against watts that were measured",
-            more=f"**How sure is this?** {_sure(chip)} The range moves all inputs to their ends at once.\n\n"
+            more=f"**How sure is this?** {_sure(chip)} The range holds nine of ten draws of all open inputs. With all "
+            f"of them at their ends at once it is {low} to {high} J/token.\n\n"
             + (f"**Assumed in this run:** {'; '.join(assume)}.\n\n" if assume else "")
             + ledger.rests_on(*estimates, plan.stack.id),
         )
@@ -206,19 +221,21 @@ def of_the_case(lines: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
 
 
 def sites(plans: Mapping[str, Choice], energies: Mapping[str, RequestEnergy]) -> pd.DataFrame:
-    """Return watts per chip of plans, and what a rack and a megawatt of a site hold, the most tokens first."""
+    """Return watts per chip of plans, and what a rack and a megawatt of a site hold, as text, the most tokens first."""
     rows = []
     for name, e in energies.items():
         plan, at = plans[name], e.decode
-        line: dict[str, Any] = {"system": name}
-        for figure in ("server_w", "all_in_w"):
-            low, high = at.ends(figure)
-            line |= {figure: getattr(at, figure), f"{figure}_low": low, f"{figure}_high": high}
-        line |= {"rack_w": _three(per_rack(plan.system) * float(at.all_in_w)), "PUE, hottest day": at.facility.peak_pue}
-        held = float(at.chips_per_site_mw)
-        made = held * float(plan.tokens_per_s_per_chip)
-        rows.append(line | {"chips_per_site_mw": _two(held), "tokens_per_s_per_site_mw": _two(made)})
-    return pd.DataFrame(rows).sort_values("tokens_per_s_per_site_mw", ascending=False, kind="stable")
+        chips, rate = per_rack(plan.system), float(plan.tokens_per_s_per_chip)
+        drawn, all_in, held = (
+            np.array([float(x) for x in (getattr(at, figure), *at.ends(figure))])
+            for figure in ("server_w", "all_in_w", "chips_per_site_mw")
+        )
+        line: dict[str, Any] = {"system": name, "drawn [W per chip]": format_within(*drawn)}
+        line |= {"provisioned [W per chip]": format_within(*all_in), "chips per rack": chips}
+        line |= {"rack [kW]": format_within(*(chips * all_in / KW)), "PUE, hottest day": at.facility.peak_pue}
+        line |= {"chips per MW of the site": format_within(*held)}
+        rows.append(line | {"tokens/s per MW of the site": _two(held[0] * rate)})
+    return pd.DataFrame(rows).sort_values("tokens/s per MW of the site", ascending=False, kind="stable")
 
 
 def _two(value: float) -> float:
@@ -277,6 +294,16 @@ def measured() -> pd.DataFrame:
     watts = {f"{name}_w": walls[f"{name}_kw"] * KW / walls.chips for name in ("measured", "predicted")}
     whole = walls.assign(of=walls.kind, label=walls.what, **watts)
     return pd.concat([points, whole[points.columns]], ignore_index=True)
+
+
+def one_scale(chart: Any, points: pd.DataFrame) -> Any:
+    """Return the chart of `measured` with both axes over the same watts, so that the line of no error is a diagonal."""
+    watts = points[["measured_w", "predicted_w"]]
+    ends = [float(watts.min(axis=None)) / EDGE, float(watts.max(axis=None)) * EDGE]
+    for layer in chart.layer:
+        for axis in ("x", "y"):
+            layer.encoding[axis].scale = {"type": "log", "nice": False, "domain": ends}
+    return chart.properties(height=260)
 
 
 def described(points: pd.DataFrame) -> str:

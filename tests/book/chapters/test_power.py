@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 import trnmodel as tm
+from trnbook import charts
 from trnbook.chapters import power as tables
 from trnbook.chapters.power_claims import claim_sets, largest
 from trnbook.chapters.power_rack import rack_power
@@ -44,6 +45,36 @@ def test_joules_are_watts_over_rate(rows):
     assert tables.claim(rows).startswith("8 x H100 SXM" if known.server_j_per_token.idxmin() else "Trainium3")
 
 
+def test_the_card_has_the_draws_the_rack_and_the_megawatt(air):
+    """The range is that of the draws; with all inputs at their ends it is wider."""
+    e = air.energy()
+
+    def joules(power, tdp, fit, prompt, decode):
+        return air.energy(power=power).server_j_per_token * tdp * fit * (prompt + decode) / 2
+
+    drawn = tm.sensitivity(joules, tables.inputs(e), draws=400, distributions=tables.EVENLY)
+    line = tables.row(MODEL, AIR, air, e, drawn)
+    cuts = drawn.percentiles().iloc[0]
+    assert (line["server_j_per_token_low"], line["server_j_per_token_high"]) == (cuts.p5, cuts.p95)
+    said = tables.answer(pd.DataFrame([line]), air, e).data
+    assert "A rack of 32 chips is provisioned at 48 kW (" in said
+    assert "A megawatt of the site holds 560 (" in said
+    low, high = (tm.units.format_digits(float(end), 2) for end in e.ends("server_j_per_token"))
+    assert f"at their ends at once it is {low} to {high} J/token" in said
+
+
+def test_measured_and_predicted_watts_have_one_scale():
+    points = tables.measured()
+    chart = charts.scatter(points, x="measured_w", y="predicted_w", color="of", label="label", caption="A")
+    scales = [
+        layer["encoding"][axis]["scale"]["domain"]
+        for layer in tables.one_scale(chart, points).to_dict()["layer"]
+        for axis in ("x", "y")
+    ]
+    assert all(one == scales[0] for one in scales)
+    assert scales[0][0] < points[["measured_w", "predicted_w"]].min(axis=None)
+
+
 def test_a_system_that_has_no_answer_is_refused_in_one_line():
     request = tm.Request(1792, 512, tokens_per_s_per_user=1e5)
     with pytest.raises(ImpossibleError, match=r"system = 'trn3-nl32x2-pcie160', llama-3\.1-8b: too slow for a user"):
@@ -58,8 +89,11 @@ def test_a_megawatt_of_two_racks_of_one_chip(air):
     """1 MW / 1.2 = 833.3 kW and / 1.5 = 666.7 kW of 850 W x 1.75 a chip: 560 and 448 chips; racks of 32 and 72."""
     plans = {name: plan(name) for name in (AIR, LIQUID)}
     held = tables.sites(plans, {name: best.energy() for name, best in plans.items()}).set_index("system")
-    assert held.chips_per_site_mw[[AIR, LIQUID]].tolist() == [560, 450]
-    assert held.rack_w[[AIR, LIQUID]].tolist() == pytest.approx([32 * 850 * 1.75, 72 * 850 * 1.75], rel=2e-3)
+    first = held.map(lambda text: str(text).partition(" (")[0]).loc[[AIR, LIQUID]]
+    assert first["chips per MW of the site"].tolist() == ["560", "450"]
+    assert first["rack [kW]"].tolist() == ["48", "110"]  # 32 and 72 chips of 850 W x 1.75
+    assert held["chips per rack"][[AIR, LIQUID]].tolist() == [32, 72]
+    assert held["rack [kW]"].str.contains(" to ").all()
     assert held["PUE, hottest day"][[AIR, LIQUID]].tolist() == [1.2, 1.5]
 
 
