@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
 from trnbook.chapters import common
+from trnbook.charts.language import called
 from trnbook.shared import errors as measured
 from trnmodel.catalog.systems import system
 from trnmodel.evidence.score import counted
 from trnmodel.evidence.tables import LEFT_OUT, SOURCE
+from trnmodel.formulas.tco import HOURS_PER_YEAR
 from trnmodel.models.transformer import model
 from trnmodel.search.choice import Choice
-from trnmodel.units import format_digits
+from trnmodel.units import format_digits, format_quantity
 
 _FIGURE = "tokens_per_s_per_chip"
 MEANS = {
@@ -22,11 +25,14 @@ MEANS = {
     "interpolated": "one measured run lies within a factor of two in batch, length, cores and size of the model",
     "extrapolated": "no measured run is so near, or it was another chip or other software",
 }
+_SHORT = {"llama-3.3-70b": "Llama", "deepseek-v3": "DeepSeek"}  # models of the case on a narrow axis
+FEW = 10  # prompts on a chip below which its band can hold no surprise
+_HOURS_PER_MONTH = HOURS_PER_YEAR / 12
 _SERVED = ("time per output token under load", "first token in a queue", "throughput", "whole request")
 
 
-def answer(best: Choice, ideal: Choice) -> str:
-    """Return the card that opens the chapter: a plan's throughput with its band, and the same without losses."""
+def answer(best: Choice, ideal: Choice, plain: Sequence[Choice | None] = ()) -> str:
+    """Return the card that opens the chapter: a plan's throughput with its band, without losses, and without drafts."""
     lossless = f"{ideal.tokens_per_s_per_chip:,.0f} tokens/s per chip on software that loses nothing"
     return common.card(
         (best.tokens_per_s_per_chip, float(best.low), float(best.high)),
@@ -37,8 +43,110 @@ def answer(best: Choice, ideal: Choice) -> str:
         rival=f"{lossless}, which no software beats",
         proof="Check: served models that the model had not seen",
         more=f"**How sure?** {_band(best)} The promise to the users is kept in {best.chance:.0%} of the draws of what "
-        "is uncertain.",
+        f"is uncertain.{_drafts(best, plain)}",
     )
+
+
+def _most(plain: Sequence[Choice | None]) -> float:
+    """Return the largest throughput per chip of choices that keep their promise; zero if none does."""
+    return max((c.tokens_per_s_per_chip for c in plain if c is not None and c.valid), default=0.0)
+
+
+def _place(value: float, best: Choice) -> str:
+    """Return where a throughput lies beside the band of a plan."""
+    return "below the band" if value < best.low else "above the band" if value > best.high else "inside the band"
+
+
+def _drafts(best: Choice, plain: Sequence[Choice | None]) -> str:
+    """Return that a band assumes drafts, and what is made without them; empty if the plan drafts nothing."""
+    made = _most(plain)
+    if not made:
+        return ""
+    return (
+        " The band assumes that drafts by a small model work as documented. Without drafts the same system makes "
+        f"{format_digits(made, 2)} tokens/s per chip, which is {_place(made, best)}."
+    )
+
+
+def without_drafts(
+    plans: Mapping[tuple[str, str], Choice | None], plain: Mapping[tuple[str, str], Sequence[Choice | None]]
+) -> pd.DataFrame:
+    """Return the plans that draft with their bands, and the throughput of the same systems without drafts.
+
+    Parameters
+    ----------
+    plans : mapping
+        The best choices by model and system; None where no promise can be kept. [-]
+    plain : mapping
+        The choices of each without drafts; empty where the plan drafts nothing. [-]
+    """
+    rows = []
+    for (name, where), best in plans.items():
+        made = _most(plain[name, where])
+        if best is not None and best.valid and made:
+            row = {"case": f"{name}, {_short(where)}", **best.banded(_FIGURE)}
+            rows.append(
+                row | {"without drafts [tokens/s per chip]": format_digits(made, 2), "it lies": _place(made, best)}
+            )
+    return pd.DataFrame(rows)
+
+
+def unmeasured(rows: pd.DataFrame, plans: Iterable[Choice | None]) -> str:
+    """Return on which chips of the plans hardly any prompt was measured, so that their bars are lower bounds.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        What `tm.validation()` returns. [-]
+    plans : iterable of Choice or None
+        The best choices. [-]
+    """
+    votes = counted(rows[rows.use.eq("model") & rows.meaning.eq("prefill")])
+    of = dict[str, dict[str, None]]()
+    for best in plans:
+        if best is not None:
+            of.setdefault(best.system.chip.id, {})[best.question.model.id] = None
+    said = []
+    for chip, models in of.items():
+        on = votes[votes.chip == chip]
+        if len(on) < FEW:
+            none = not set(on.model) & set(models)
+            routed = [model(name).active_params() < model(name).total_params / 2 for name in on.model if name]
+            mixtures = ", of mixtures of experts alone" if routed and all(routed) else ""
+            count = {0: "no prompt was", 1: "one prompt was", 2: "two prompts were"}.get(
+                len(on), f"{len(on)} prompts were"
+            )
+            own = ", and none of these models" if none and len(on) else ""
+            said.append(
+                f"**Read the bars of {called(chip)} as lower bounds of what is uncertain.** There {count} measured"
+                f"{mixtures}{own}. So few runs cannot show how far off a prompt may be."
+            )
+    return "\n\n".join(said)
+
+
+def parts(best: Choice) -> pd.DataFrame:
+    """Return the band of a plan's prompt, of its decode step and of its throughput, and how far the ends are apart."""
+    step = (best.step.time_s, *(best.step.time_s * np.exp(w) for w in _signed(best.step.widths("time_s"))))
+    prompt = tuple(best.banded("prefill_s").values())
+    made = (best.tokens_per_s_per_chip, best.low, best.high)
+    rows = []
+    for name, unit, (value, low, high) in (
+        ("time of a prompt", "s", prompt),
+        ("time of a decode step", "s", step),
+        ("throughput per chip", "tokens/s", made),
+    ):
+        shown = {
+            k: format_quantity(float(x), unit, 2)
+            for k, x in zip(("middle", "low end", "high end"), (value, low, high), strict=True)
+        }
+        rows.append({"figure": name} | shown | {"high over low": format_digits(float(high / low), 2)})
+    return pd.DataFrame(rows)
+
+
+def _signed(widths: tuple[float, float]) -> tuple[float, float]:
+    """Return half-widths, above first, as logarithms of the low and the high end over the middle."""
+    above, below = widths
+    return -below, above
 
 
 def _band(best: Choice) -> str:
@@ -63,7 +171,7 @@ def bands(
             if best is not None and best.valid:
                 value, low, high = (float(x) for x in (best.tokens_per_s_per_chip, best.low, best.high))
                 ends = {_FIGURE: value, f"{_FIGURE}_low": low, f"{_FIGURE}_high": high}
-                rows.append({"group": f"{name}, {where}", "software": kind} | ends)
+                rows.append({"group": f"{_model(name)}, {_short(where)}", "software": kind} | ends)
     return pd.DataFrame(rows)
 
 
@@ -120,7 +228,7 @@ def nearest(rows: pd.DataFrame, plans: Iterable[Choice | None]) -> pd.DataFrame:
                 "runs on the chip": len(chip),
                 "of this kind of model": len(kind),
                 "of this software too": len(own),
-                "what is missing": _missing(str(best.step.basis_reason)),
+                "beside the nearest run": _missing(str(best.step.basis_reason)),
             }
         )
     return pd.DataFrame(table)
@@ -131,11 +239,21 @@ def _missing(reason: str) -> str:
 
     Examples
     --------
-    >>> _missing("batch: 4.0 times the nearest row's 1; chip: x was fitted on y")
-    "batch 4.0 times the nearest row's 1; x was fitted on y"
+    >>> _missing("batch: 4.0 times the nearest row's 1; chip: x was fitted on trainium2; y: z")
+    'batch is 4 times as large; software was measured on Trainium2; y: z'
     """
-    parts = [part.removeprefix("chip: ").removeprefix("stack: ") for part in reason.split("; ")]
-    return "; ".join(part.replace(": ", " ", 1) for part in parts)
+    parts = []
+    for part in reason.split("; "):
+        times = re.fullmatch(r"(.+): ([\d.,]+) times the nearest row's .+", part)
+        fitted = re.fullmatch(r"\w+: \S+ was fitted on (.+)", part)
+        if times:
+            parts.append(f"{times[1]} {'are' if times[1].endswith('s') else 'is'} {float(times[2]):g} times as large")
+        elif fitted:
+            chips = " and ".join(str(called(chip)) for chip in fitted[1].split(", "))
+            parts.append(f"software was measured on {chips}")
+        else:
+            parts.append(part)
+    return "; ".join(parts)
 
 
 def ratios(plans: Mapping[tuple[str, str], Choice | None]) -> pd.DataFrame:
@@ -161,6 +279,17 @@ def ratios(plans: Mapping[tuple[str, str], Choice | None]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["group", "model", "ratio", "ratio_low", "ratio_high"])
 
 
+def _model(name: str) -> str:
+    """Return the name of a model as a narrow axis has it.
+
+    Examples
+    --------
+    >>> _model("llama-3.3-70b"), _model("deepseek-v3"), _model("gpt-oss-20b")
+    ('Llama', 'DeepSeek', 'gpt-oss-20b')
+    """
+    return _SHORT.get(name, name)
+
+
 def _short(where: str) -> str:
     """Return the name of a system as a narrow axis has it.
 
@@ -176,12 +305,15 @@ def served() -> pd.DataFrame:
     """Return the errors of served models with their page left out: the median, up to the 90th percentile."""
     errors = measured.by_chip(measured.left_out())
     errors = errors[(errors.chip == measured.ANY) & errors.question.isin(_SERVED)]
-    ends = {"median_error_low": errors.median_error, "median_error_high": errors.p90_error}
+    errors = errors.assign(error_in_percent=100 * errors.median_error)
+    ends = {"error_in_percent_low": errors.error_in_percent, "error_in_percent_high": 100 * errors.p90_error}
     return errors.assign(**ends, group=errors.question + ", " + errors.configurations.astype(str) + " runs")
 
 
-def chips_for(tokens_per_s: float, plans: Iterable[Choice | None]) -> pd.DataFrame:
-    """Return the chips that make a throughput, in the middle and at both ends of the band.
+def chips_for(tokens_per_s: float, plans: Iterable[Choice | None], rents: Mapping[str, float]) -> pd.DataFrame:
+    """Return the chips that make a throughput, in the middle and at both ends of the band, and their rent.
+
+    Chips are counted in whole instances, and in whole replicas where a replica has several instances.
 
     Parameters
     ----------
@@ -189,15 +321,20 @@ def chips_for(tokens_per_s: float, plans: Iterable[Choice | None]) -> pd.DataFra
         Tokens that all users together receive. [1/s]
     plans : iterable of Choice or None
         The best choices. [-]
+    rents : mapping
+        Price of a chip-hour by system; not a number where none is published. [USD/h]
     """
     rows = []
     for best in plans:
         if best is not None and best.valid:
             ends = np.array([best.high, best.tokens_per_s_per_chip, best.low], dtype=float)
-            needed = np.ceil(tokens_per_s / ends).astype(int).tolist()
+            unit = float(best.paid_chips) * max(float(best.replicas_per_instance), 1.0)  # chips that are sold together
+            needed = (np.ceil(tokens_per_s / ends / unit) * unit).astype(int).tolist()
             names = ("high end", "middle", "low end")
             chips = {f"chips at the {name}": n for name, n in zip(names, needed, strict=True)}
             row = {"case": f"{best.question.model.id}, {best.place}"} | chips
+            rent = needed[1] * rents[best.system.id] * _HOURS_PER_MONTH
+            row["rent at the middle [USD/month]"] = f"{round(rent, -3):,.0f}" if rent == rent else "–"
             rows.append(row | {"promise kept in": f"{best.chance:.0%} of the draws"})
     return pd.DataFrame(rows)
 

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 from trnbook.chapters import how_sure as study
+from trnbook.chapters.which_system import undrafted
 from trnbook.shared import case
+from trnmodel.catalog import rents
 from trnmodel.catalog.load import DATA
 from trnmodel.evidence import tables
 from trnmodel.models.transformer import model
+from trnmodel.search.plan import plan
 
 LLAMA = "llama-3.3-70b"
 PLANS = {(LLAMA, where): case.choice(LLAMA, where) for where in case.SYSTEMS}
@@ -69,13 +72,47 @@ def test_what_two_racks_share_cancels():
 
 def test_errors_of_served_models_have_a_tail():
     found = study.served()
-    assert (found.median_error_low <= found.median_error_high).all()
+    assert (found.error_in_percent_low == found.error_in_percent).all()
+    assert (found.error_in_percent < found.error_in_percent_high).all()
     assert len(found) == 4
 
 
-def test_chips_for_a_demand():
-    """10,000 tokens/s at 166.49 a chip are 61 chips, at 12.6 they are 794."""
-    row = study.chips_for(10_000.0, [PLANS[LLAMA, "trn2.48xlarge"]]).iloc[0]
-    assert (row["chips at the middle"], row["chips at the low end"]) == (61, 794)
-    assert row["chips at the high end"] == 43
-    assert study.chips_for(1.0, [None]).empty
+def test_chips_for_a_demand_are_whole_instances():
+    """10,000 tokens/s at 166.49 per chip are 61 chips, so four instances; at 12.6 they are 794, so fifty."""
+    rent = rents.rent("trn2.48xlarge").usd_per_chip_h
+    row = study.chips_for(10_000.0, [PLANS[LLAMA, "trn2.48xlarge"]], {"trn2.48xlarge": rent}).iloc[0]
+    assert (row["chips at the middle"], row["chips at the low end"]) == (64, 800)
+    assert row["chips at the high end"] == 48
+    usd = float(row["rent at the middle [USD/month]"].replace(",", ""))
+    assert usd == pytest.approx(64 * rent * 730.5, abs=500)
+    assert study.chips_for(1.0, [None], {}).empty
+
+
+def test_a_system_without_a_rent_has_none():
+    place = case.SYSTEMS[1]
+    row = study.chips_for(1.0, [PLANS[LLAMA, place]], {place: float("nan")}).iloc[0]
+    assert row["chips at the low end"] == 64
+    assert row["rent at the middle [USD/month]"] == "–"
+
+
+def test_a_plan_that_drafts_is_asked_without_drafts():
+    """The throughput without drafts lies below the band on Trainium3, and inside it on Trainium2."""
+    plain = {
+        (name, where): [plan(name, case.request(name), where, efficiencies=kind).best for kind in undrafted(best)]
+        for (name, where), best in PLANS.items()
+    }
+    found = study.without_drafts(PLANS, plain).set_index("case")
+    assert found["it lies"].tolist() == ["inside the band", "below the band", "below the band"]
+    assert found["without drafts [tokens/s per chip]"].iloc[1] == "75"
+    assert study.without_drafts(PLANS, dict.fromkeys(PLANS, ())).empty
+
+
+def test_few_prompts_were_measured_on_trainium3():
+    said = study.unmeasured(tables.judged(), PLANS.values())
+    assert "two prompts were measured, of mixtures of experts alone, and none of these models" in said
+    assert "Trainium2" not in said
+
+
+def test_the_prompt_is_less_certain_than_the_step():
+    found = study.parts(PLANS[LLAMA, "trn2.48xlarge"]).set_index("figure")["high over low"].astype(float)
+    assert found["time of a prompt"] > 5 * found["time of a decode step"]
