@@ -21,7 +21,7 @@ from trnmodel.units import format_digits, format_quantity
 
 UNDISPUTED = "no source contradicts it"
 _LANES = "trn3-nl72x2-aws-lanes"
-MOVED = "throughput (or joules) with the other figure, over ours, minus one"
+MOVED = "change of the throughput, or of the joules, if the other figure is right"
 _OURS = "project"  # the source of our own arithmetic
 
 
@@ -190,15 +190,15 @@ def software(best: Choice | None) -> list[dict[str, object]]:
 
 
 def changes(moves: list[dict[str, object]]) -> pd.DataFrame:
-    """Return rows of `move` with the difference that each makes as a share.
+    """Return rows of `move` with the difference that each makes, in percent.
 
     Examples
     --------
-    >>> float(changes([{"group": "x", "model": "m", "ratio": 1.5}]).difference.item())
-    0.5
+    >>> float(changes([{"group": "x", "model": "m", "ratio": 1.5}]).change_in_percent.item())
+    50.0
     """
     table = pd.DataFrame(moves)
-    return table.assign(difference=table.ratio - 1)
+    return table.assign(change_in_percent=100 * (table.ratio - 1))
 
 
 def unsure(rows: list[dict[str, object]]) -> str:
@@ -375,7 +375,7 @@ def answer(facts: pd.DataFrame, entity: str, name: str) -> str:
     Examples
     --------
     >>> print(answer(load.facts(), "trainium3", "hbm_bytes_per_s").splitlines()[0])
-    > **4.9 TB/s** (4.7 to 4.9; ideal): the figure that we use for the HBM bandwidth of Trainium3.
+    > **4.9 TB/s** (4.7 to 4.9): the figure that we use for the HBM bandwidth of Trainium3.
     """
     rows = facts[(facts.entity == entity) & (facts.quantity == name) & (facts.reason != UNDISPUTED)]
     rows = rows.assign(decision=standing(rows))
@@ -389,7 +389,7 @@ def answer(facts: pd.DataFrame, entity: str, name: str) -> str:
         (float(used.value_si), float(low), float(high)),
         f"the figure that we use for the {what} of {called(entity)}",
         unit=load.quantities()[name].unit_si.removesuffix("1"),
-        mark="ideal",
+        mark="",
         rank="In comparison",
         rival=f"{_said(other)} in {publisher(str(other.source))}, and {_said(used)} in {publisher(str(used.source))}",
         proof="Check: printed totals",
