@@ -45,6 +45,16 @@ charts.bars(
 )
 
 # %% [markdown]
+# ## Find a fact
+#
+# These are the facts in use for the chips of Trainium and the racks of the case, those on bandwidth of Trainium3 first. Type words, such as a chip
+# and a quantity.
+
+# %%
+used = tables.in_use(tm.facts())
+charts.table(used, caption="Facts on the chips of Trainium and the racks of the case", download="facts", find=True)
+
+# %% [markdown]
 # ## Why this page exists
 #
 # A performance model is only as good as the figures that go into it, and vendors, analysts and logs do not agree on them. So each figure
@@ -79,50 +89,48 @@ charts.table(fields, caption="Fields of a chip, their ranges, and the facts behi
 #
 # $$E_i = \frac{\partial \ln y}{\partial \ln x_i}$$
 #
-# is the share of a small change of the fact that arrives in the answer. An elasticity of minus one means that the answer falls in proportion, and zero
-# that the fact does not matter here. We measure it by asking the model again with the fact changed. For the decode step of the running case:
+# says which share of a small change of the fact arrives in the answer. An elasticity of minus one means that the answer falls in proportion, and zero
+# that the fact does not matter here. We measure it by asking the model again with the fact changed. Constants of software are changed in the same
+# way, because most of them are estimates. For the decode step of the running case:
 
 # %%
 found = []
 for model in case.PROMISES:
     best = tm.plan(model, case.request(model), systems=case.SYSTEMS[-1]).best
-    for name, system in tables.changed(best.system, change):
-        step = tm.decode_step(
-            model,
-            system,
-            best.degrees,
-            batch=best.batch,
-            context=best.question.request.mean_context,
-            precision=str(best.precision),
-        )
-        found.append({"model": model, "fact": name, "time_s": float(step.time_s)})
+    ask = {"batch": best.batch, "context": best.question.request.mean_context, "precision": str(best.precision)}
+    cases = [(name, one, best.stack, change) for name, one in tables.changed(best.system, change)]
+    smaller = 1 / (1 + change) - 1  # a share of software cannot pass one
+    cases += [(name, best.system, stack, smaller) for name, stack in tables.changed_software(best.stack, smaller)]
+    for name, system, stack, by in cases:
+        step = tm.decode_step(model, system, best.degrees, efficiencies=stack, **ask)
+        found.append({"model": model, "fact": name, "time_s": float(step.time_s), "change": by})
 steps = pd.DataFrame(found)
-steps["elasticity"] = np.log(steps.time_s / tables.unchanged(steps)) / np.log1p(change)
+steps["elasticity"] = np.log(steps.time_s / tables.unchanged(steps)) / np.log1p(steps.change)
 
 # %% tags=["hide-input"]
 charts.bars(
-    steps[steps.fact != tables.UNCHANGED],
+    tables.most_elastic(steps),
     "fact",
     "elasticity",
     "model",
-    caption="How much of a fact's change reaches the step",
-    under="decode step of the running case on the largest rack, without speculation",
+    caption="Software moves the step as much as the chip does",
+    under="decode step of the running case on the largest rack, without speculation; largest first",
 )
 
 # %% [markdown]
-# A negative bar: raising this rate shortens the step. The sum of the bars of one model stays below one,
-# because part of the step is time of software that no fact of the chip shortens.
-#
-# ## Find a fact
-#
-# These are the facts in use for the chips of Trainium. Type words, such as a chip and a quantity.
+# A negative bar says that a larger figure shortens the step, as a rate does. A positive one belongs to a time. Facts of the chip and constants of software
+# share the step between them. Bars too short to see are left out of the chart, and the file of the table below has them.
 
-# %%
-used = tables.in_use(tm.facts())
-charts.table(used, caption="Facts on the chips of Trainium and the racks of the case", download="facts", find=True)
+# %% tags=["hide-input"]
+charts.table(
+    steps[steps.fact != tables.UNCHANGED],
+    caption="All elasticities of the step",
+    download="elasticities",
+    file_only=True,
+)
 
 # %% [markdown]
-# ## Check: do the facts give the totals that vendors print?
+# ## Check: totals that vendors print
 #
 # A fact can be copied wrongly. AWS prints the totals of whole instances too, and these must be the number of chips times our figure for one chip.
 
@@ -135,8 +143,9 @@ for name in tables.INSTANCES:
 charts.table(pd.DataFrame(totals), caption="Printed totals of instances beside ours", download="totals")
 
 # %% [markdown]
-# Where the two differ by a tenth of a percent or so, a source rounded. Larger differences are treated in [Where do the sources disagree, and what did we
-# decide?](contradictions.ipynb)
+# Where the two differ by a tenth of a percent or so, a source rounded. One total does not fit, that of `trn1.32xlarge`. AWS prints it in GiB/s, as
+# 16 times 820. We read the 820 of one chip as GB/s, since the pins of its memory give that. The ruling stands in [Where do the sources disagree,
+# and what did we decide?](contradictions.ipynb)
 #
 # ## What is left out
 #

@@ -13,6 +13,7 @@ from trnbook.shared.ledger import standing
 from trnmodel.arguments import SHOWN, nearest, shown
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip
+from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.catalog.systems import System
 from trnmodel.units import counted, format_quantity
 
@@ -25,8 +26,16 @@ GROUNDS = {
 CHIPS = ("trainium1", "trainium2", "trainium3")
 RACKS = ("trn2.48xlarge", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160")
 INSTANCES = ("trn1.32xlarge", "trn2.48xlarge", "trn2-ultraserver", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160")
+SOFTWARE = {  # constants of a stack that a decode step uses, and what a reader calls them
+    "weight_stream_share": "HBM rate of weights",
+    "kv_stream_share": "HBM rate of the cache",
+    "dense_layer_s": "time per layer",
+    "expert_core_s": "time per expert",
+    "compute_memory_overlap": "overlap with reads",
+}
+_VISIBLE = 0.01  # elasticity below which a bar cannot be seen
 UNCHANGED = "nothing"
-_SHOWN = ["entity", "quantity", "qualifier", "value_printed", "unit_printed", "source", "locator", "status"]
+_SHOWN = ["entity", "quantity", "qualifier", "value_printed", "unit_printed", "source", "locator", "decision"]
 
 
 def known(facts: pd.DataFrame, entity: str, quantity: str) -> None:
@@ -42,14 +51,17 @@ def known(facts: pd.DataFrame, entity: str, quantity: str) -> None:
 def answer(facts: pd.DataFrame) -> str:
     """Return the card that opens the chapter: how many facts there are, from how many sources."""
     ours = int((facts.confidence == "D").sum())
+    figures = facts[facts.status != "rejected"].groupby(["entity", "quantity", "qualifier"]).source.nunique()
     return common.card(
         counted(len(facts), "fact"),
         f"the figures that this book computes with, from {counted(facts.source.nunique(), 'source')}",
-        mark="ideal",
+        mark="",
         rank="In comparison",
         rival=f"{ours / len(facts):.0%} of them are our own estimates, and say so",
-        proof="Check: do the facts give the totals that vendors print?",
-        more="**How sure?** A fact is as sure as its source. Where sources disagree, both stand here, with a decision.",
+        proof="Check: totals that vendors print",
+        more=f"**How sure?** They are about {len(figures):,} figures. Of these, {(figures == 1).mean():.0%} have "
+        "one source only, so nobody contradicts them and nobody confirms them. Where sources disagree, all stand here, "
+        "with a decision.",
     )
 
 
@@ -81,9 +93,7 @@ def fields(chip: Chip, names: Iterable[str]) -> pd.DataFrame:
     rows = []
     for name in names:
         unit = load.quantities()[name].unit_si.removesuffix("1")
-        value, low, high = (
-            format_quantity(x, unit, 3) for x in (getattr(chip, name), *chip.range(name))
-        )
+        value, low, high = (format_quantity(x, unit, 3) for x in (getattr(chip, name), *chip.range(name)))
         rows.append(
             {"field": name, "value": value, "lowest": low, "highest": high, "fact": ", ".join(chip.sources[name])}
         )
@@ -120,9 +130,37 @@ def unchanged(steps: pd.DataFrame) -> pd.Series:
     return steps.model.map(whole)
 
 
+def changed_software(stack: Efficiencies, change: float) -> Iterator[tuple[str, Efficiencies]]:
+    """Yield a stack with each of the constants that a decode step uses changed by a share.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> stack = tm.efficiencies("trainium2")
+    >>> dict(changed_software(stack, -0.5))["software: HBM rate of weights"].weight_stream_share
+    0.475
+    """
+    for field, name in SOFTWARE.items():
+        value = getattr(stack, field)
+        if value > 0:
+            yield f"software: {name}", replace(stack, **{field: (1 + change) * value})
+
+
+def most_elastic(steps: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of facts that move one of the models by a hundredth of their change or more, largest first."""
+    rows = steps[steps.fact != UNCHANGED]
+    largest = rows.groupby("fact").elasticity.apply(lambda one: one.abs().max())
+    kept = largest[largest >= _VISIBLE].sort_values(ascending=False)
+    return rows[rows.fact.isin(kept.index)].sort_values("fact", key=lambda names: -names.map(kept), kind="stable")
+
+
 def in_use(facts: pd.DataFrame) -> pd.DataFrame:
     """Return the facts in use on the chips of Trainium and on the systems of the running case."""
-    return facts[facts.entity.isin((*CHIPS, *RACKS)) & (facts.status != "rejected")][_SHOWN]
+    rows = facts[facts.entity.isin((*CHIPS, *RACKS)) & (facts.status != "rejected")]
+    first = (rows.entity == CHIPS[-1]) & (rows.quantity == "hbm_bytes_per_s")
+    newest = rows.entity.map(lambda name: (*CHIPS[::-1], *RACKS).index(name))
+    order = pd.DataFrame({"first": ~first, "newest": newest}).sort_values(["first", "newest"], kind="stable").index
+    return rows.assign(decision=standing(rows)).loc[order, _SHOWN]
 
 
 def totals(facts: pd.DataFrame, system: str, chips: float, per_chip: Mapping[str, float]) -> list[dict[str, Any]]:
@@ -140,6 +178,7 @@ def totals(facts: pd.DataFrame, system: str, chips: float, per_chip: Mapping[str
         {
             "system": system,
             "quantity": row.quantity,
+            "unit": row.unit_si,
             "printed": row.value_si,
             "computed": chips * per_chip[row.quantity],
             "difference": chips * per_chip[row.quantity] / row.value_si - 1,

@@ -1,6 +1,7 @@
 """The chapter on facts: totals and shares by hand, systems with one fact changed, and what is refused."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import trnmodel as tm
@@ -47,3 +48,29 @@ def test_every_fact_in_use_is_counted_once():
 def test_what_no_fact_is_about_is_refused(entity, quantity):
     with pytest.raises(UnanswerableError, match=r"entity|quantity"):
         data.known(tm.facts(), entity, quantity)
+
+
+def test_each_constant_of_software_changes_alone():
+    stack = tm.efficiencies("trainium2")
+    found = dict(data.changed_software(stack, -0.5))
+    one = found["software: time per layer"]
+    assert one.dense_layer_s == stack.dense_layer_s / 2
+    assert one.weight_stream_share == stack.weight_stream_share
+    assert set(found) <= {f"software: {name}" for name in data.SOFTWARE.values()}
+
+
+def test_bars_that_cannot_be_seen_are_left_out_and_the_largest_comes_first():
+    rows = [("nothing", 0.0), ("a", 0.001), ("b", -0.2), ("c", 0.5)]
+    found = data.most_elastic(pd.DataFrame(rows, columns=["fact", "elasticity"]))
+    assert found.fact.tolist() == ["c", "b"]
+
+
+def test_the_facts_open_with_the_bandwidth_of_trainium3():
+    found = data.in_use(tm.facts())
+    assert (found.entity.iloc[0], found.quantity.iloc[0]) == ("trainium3", "hbm_bytes_per_s")
+
+
+def test_the_card_says_how_many_figures_have_one_source():
+    said = data.answer(tm.facts())
+    assert "have one source only" in said
+    assert "(ideal)" not in said
