@@ -18,7 +18,6 @@ from trnmodel.search.plan import Plan
 
 COLUMNS = """id source date_or_sdk instance n_chips n_cores_used lnc workload phase batch input_len output_len seq_len
     tp pp dp precision metric value unit note kind""".split()
-ROWS = 200  # of the published ones, which are judged in a few seconds
 
 
 def answered(plan: Plan) -> None:
@@ -33,10 +32,10 @@ def answer(best: Choice) -> str:
     ends = tuple(map(float, best.ends("tokens_per_s_per_chip")))
     return common.card(
         (float(best.tokens_per_s_per_chip), *ends),
-        f"the yield of {best.question.model.id} on {best.system.name}; each section changes one thing",
+        f"throughput of {best.question.model.id} on {best.system.name}, before you change anything",
         unit="tokens/s per chip",
         mark=str(best.basis),
-        alone="your own figures are the comparison",
+        alone="each section below compares it with one change of yours",
         proof="Check: the published rows, through the same call",
         more="**How sure?** The band holds nine of ten draws. Your own measurement narrows it more than any formula. "
         + rests_on(best.stack.id),
