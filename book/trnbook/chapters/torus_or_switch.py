@@ -33,6 +33,7 @@ FABRICS: Mapping[str, str] = {TORUS: "torus", SWITCHES: "switches"}
 NAMES: Mapping[str, str] = {ALL_REDUCE: "all-reduce", ALL_TO_ALL: "all-to-all"}
 SMALL, LARGE = 64 * KIB, 16 * MIB  # sizes of measured messages, by which they are told apart
 EXPERTS = "dispatch, combine"
+TIE = "equally fast"
 
 
 def check(spec: System, torus: System, model: Transformer) -> None:
@@ -93,19 +94,20 @@ def answer(times: Times, spec: System, torus: System, public_s: Iterable[Any]) -
     public_s = list(public_s)
     public = [format_quantity(float(time_s), "s", 3) for time_s in public_s]
     near = abs(float(np.divide(*public_s)) - 1) < 0.05
-    hardly = "there is hardly a difference: " * near
-    band = ", and the range is that of other readings of their lanes" if several else ""
+    gains_nothing = "an all-reduce gains nothing from switches: it" if near else "an all-reduce"
+    band = " The range is that of other readings of their lanes." if several else ""
     return common.card(
         (gains[0], min(gains), max(gains)) if several else f"{gains[0]:.1f} times",
         f"how much faster an all-to-all is within a rack of {spec.name} than in one of {torus.name}",
         unit="times" if several else "",
         mark="ideal",
         rank="In comparison",
-        rival=f"an all-reduce takes {sums[0]} with switches and {sums[1]} on the torus",
+        rival=f"by the links alone, an all-reduce takes {sums[0]} with switches and {sums[1]} on the torus",
         proof="Check: numbers that are not ours",
-        more=f"**How sure?** These are the links alone{band}. On public software {hardly}the all-reduce takes "
-        f"{public[0]} with switches and {public[1]} on the torus. We know of no collective that was measured on "
-        "Trainium3. " + ledger.rests_on(*ledger.estimated(torus, "scaleup_bytes_per_s_per_dir")),
+        more=f"**On public software {gains_nothing} takes {public[0]} with switches and {public[1]} on the torus.** "
+        "[Why](#all-reduce-steps-against-bytes) stands below.\n\n"
+        f"**How sure?** The times above are those of the links alone.{band} We know of no collective that was measured "
+        "on Trainium3. " + ledger.rests_on(*ledger.estimated(torus, "scaleup_bytes_per_s_per_dir")),
     )
 
 
@@ -122,13 +124,13 @@ def parts(times: Times, bare: Mapping[tuple[str, str], Collective]) -> pd.DataFr
     Returns
     -------
     table : pandas.DataFrame
-        exchange (kind and fabric), part, time_s.
+        what (kind and fabric), part, time_s.
     """
     rows = []
     for (kind, fabric), moving in bare.items():
         moving_s, whole_s = float(moving.time_s), float(times[USED, kind, fabric].time_s)
         for part, time_s in (("start-ups", whole_s - moving_s), ("bytes", moving_s)):
-            rows.append({"exchange": f"{NAMES[kind]}, {FABRICS[fabric]}", "part": part, "time_s": time_s})
+            rows.append({"what": f"{NAMES[kind]}, {FABRICS[fabric]}", "part": part, "time_s": time_s})
     return pd.DataFrame(rows)
 
 
@@ -210,15 +212,66 @@ def questions(system: System, torus: System) -> list[tuple[str, str, System]]:
 
 
 def places(torus: System, system: System) -> list[tuple[str, str, list[dict[str, Any]]]]:
-    """Return each kind of exchange in one rack and over the whole domain: its name, kind, and where, torus first.
+    """Return each kind of exchange in one rack and over the whole domain: the place, the kind, and where, torus first.
 
     Examples
     --------
-    >>> [name for name, *_ in places(systems.system("trn2.48xlarge"), systems.system("trn3-nl32x2-pcie160"))][:2]
-    ['all-reduce, one rack', 'all-reduce, whole domain']
+    >>> [place for place, *_ in places(systems.system("trn2.48xlarge"), systems.system("trn3-nl32x2-pcie160"))][1:3]
+    ['one rack', 'whole domain']
     """
     both = {"one rack": [in_rack(torus), in_rack(system)], "whole domain": [{"system": torus}, {"system": system}]}
-    return [(f"{name}, {place}", kind, where) for kind, name in NAMES.items() for place, where in both.items()]
+    return [(place, kind, where) for place, where in both.items() for kind in NAMES]
+
+
+def beside_a_tie(ratios: pd.DataFrame) -> pd.DataFrame:
+    """Return lines of ratios with one more at each place, on which both fabrics are equally fast.
+
+    Parameters
+    ----------
+    ratios : pandas.DataFrame
+        message_bytes, torus_over_switches, exchange, place. [-]
+
+    Examples
+    --------
+    >>> line = {"message_bytes": 1.0, "torus_over_switches": 2.0, "exchange": "all-reduce", "place": "one rack"}
+    >>> beside_a_tie(pd.DataFrame([line])).torus_over_switches.tolist()
+    [2.0, 1.0]
+    """
+    tie = ratios.drop_duplicates(["place", "message_bytes"]).assign(torus_over_switches=1.0, exchange=TIE)
+    return pd.concat([ratios, tie], ignore_index=True)
+
+
+COUNTED: Mapping[tuple[tuple[str, Any], ...], tuple[str, str]] = {  # what arguments of `tm.collective` count
+    (("in_graph", True), ("rate_share", 1.0)): ("the links alone", "--in-graph --rate-share 1"),
+    (("efficiencies", "public"),): ("public software, in a graph", "none"),
+    (("in_graph", True),): ("as measured calls, in a graph", "--in-graph"),
+    (): ("as measured calls, launched by the host", "the default"),
+}
+
+
+def counted(ways: Iterable[Mapping[str, Any]], times_s: Iterable[Iterable[Any]]) -> pd.DataFrame:
+    """Return the times of an exchange by what is counted, with the arguments that ask for it.
+
+    Parameters
+    ----------
+    ways : iterable of mapping of str to object
+        Arguments of `tm.collective`. [-]
+    times_s : iterable of iterable of array
+        Times on the torus and with switches for each of them. [s]
+
+    Examples
+    --------
+    >>> counted([{"in_graph": True}], [[2e-4, 1e-4]]).values.tolist()
+    [['as measured calls, in a graph', '200 µs', '100 µs', 'in_graph=True', '--in-graph']]
+    """
+    rows = []
+    for ask, both in zip(ways, times_s, strict=True):
+        what, command = COUNTED.get(tuple(sorted(ask.items())), ("as asked", "see the call"))
+        torus, switches = (format_quantity(float(time_s), "s", 3) for time_s in both)
+        said = ", ".join(f"{name}={value!r}" for name, value in ask.items()) or "none"
+        rows.append({"what is counted": what, "torus": torus, "switches": switches})
+        rows[-1] |= {"arguments": said, "option of the command": command}
+    return pd.DataFrame(rows)
 
 
 def cases(model: str) -> list[tuple[str, str]]:
