@@ -30,13 +30,16 @@ from trnbook.shared import case
 spec, other = tm.system(system), tm.system(compared_system)
 guard.links(system=spec, compared_system=other)
 guard.need(spec.domain_chips > 1, f"system = {spec.id!r} is a single chip, which no link joins to another")
-Markdown(tables.answer(tm.topology(spec), tm.topology(other)))
+unknown = np.any(np.isnan(spec.chip.hop_s))
+far = None if unknown else tm.collective("all_to_all", 0, spec, in_graph=True, rate_share=1.0)
+step = tm.decode_step("llama-3.1-8b", spec, tm.Mapping(), batch=1, context=1024)
+Markdown(tables.answer(tm.topology(spec), tm.topology(other), far, tm.energy(step)))
 
 # %% tags=["hide-input"]
 tables.front(spec)
 
 # %% [markdown]
-# Compute **trays** hold the chips, and switch trays hold the switches that join them. One rack has several names: AWS sells *Trn3 Gen2
+# Compute **trays** hold the chips, and switch trays hold the switches that join them. One rack has several names: AWS has announced *Trn3 Gen2
 # UltraServers*, which SemiAnalysis calls *Trainium3 NL72x2 Switched*. The letters stand for NeuronLink, and the numbers for two racks of
 # 72 chips that work as one machine.
 #
@@ -55,17 +58,17 @@ case.table("rack")
 # [the **scale-out** network](scale-out.ipynb), which reaches further and is far slower.
 #
 # A **lane** is the smallest connection: a few wires that carry a fixed number of bytes per second each way. A chip has a fixed number of
-# lanes, and the designer of the rack decides where they end. Lanes to the same place form a **link**.
+# lanes, and the designer of the rack decides where they end. Lanes to the same chip or switch form a **link**.
 #
 # * On a **torus**, links end at a few neighbours. The chips in between forward a message to any other chip.
 # * With **switches**, links end at switches, and a switch passes a message on to any of its other links.
 #
-# One switch has too few links for all chips of a large rack. So the chips are divided into **planes**. The switches of a plane reach all
-# of its chips and no others. A message to a chip of another plane first goes to a neighbour on its own tray. For racks with switches, choose
-# a path above the chart and follow it. Lanes on the *backplane* end at switch trays, and those on the *pcb*, the board, stay within a tray.
+# One switch has too few links for all chips of a large rack. So the chips are divided into **planes**. A plane's switches reach only
+# that plane's chips. A message to a chip of another plane must change planes, and it does so on a tray, where neighbours are joined directly or by
+# *board switches*. Choose a path to follow one:
 
 # %% tags=["hide-input"]
-tables.graph(spec)
+tables.some_paths(spec)
 
 # %% [markdown]
 # ## What can one chip send?
@@ -74,8 +77,8 @@ tables.graph(spec)
 #
 # $$ B = r \sum_i n_i . $$
 #
-# All of these lanes must end at something. Let each chip of a plane bring $n$ lanes, and let a switch give each chip a port of $w$
-# lanes. The plane then has $S$ switches, and a switch with $L$ lanes serves at most $N_p$ chips:
+# All of these lanes must end at something. In NL72x2 each chip brings $n = 64$ lanes to the switches of its plane, and each switch gives it a port of
+# $w = 8$ lanes. So the plane has $S$ switches. A switch with $L = 160$ lanes has $L/w$ ports, which is the most chips $N_p$ that it serves:
 #
 # $$ S = \frac{n}{w}, \qquad N_p \le \frac{L}{w} . $$
 #
@@ -140,7 +143,7 @@ short = "Switches shorten the way, and lanes set the rates"
 charts.table(pd.DataFrame(rows), caption=short, download="fabrics")
 
 # %% [markdown]
-# Over both racks, switches exchange no more than the torus, because few lanes reach the second rack.
+# Over both racks, an all-to-all is no faster with switches than on the torus, because few lanes lead to the second rack.
 # [Torus or switch?](torus-or-switch.ipynb) asks what either is worth.
 #
 # ## How many chips does a replica need?
@@ -160,10 +163,10 @@ tables.replicas(plans)
 # The mixture of experts needs many chips for its weights, but its exchanges never leave the rack. The dense model fits into one chip and
 # leaves the network idle.
 #
-# ## Check: counts that are not ours
+# ## Check: our graph against printed counts
 #
-# SemiAnalysis prints how many parts a rack holds. We count the same parts on the graph, which is built from its lanes and ports alone. So most rows compare
-# sums of SemiAnalysis with its own inputs: they test the graph and not the source.
+# SemiAnalysis prints how many parts a rack holds. We count the same parts on the graph, which is built from its lanes and ports alone. Most rows only
+# test that our graph adds up, because SemiAnalysis gives both the parts and the sum. No other source counts them.
 
 # %% tags=["hide-input"]
 charts.table(tables.parts(spec), caption="Parts as counted, and as a source prints them", download="parts")
@@ -231,6 +234,12 @@ Markdown(f"With AWS's lanes an all-to-all of 8 MB in a rack takes {longer:.2f} t
 # * **Ports of the backup switch.** SemiAnalysis exchanges the numbers of its wide and its narrow ports.
 # * **Lanes per chip.** SemiAnalysis counts 144 in use, AWS's page 88. How many switches AWS's lanes need is our own estimate.
 # ```
+
+# %% [markdown]
+# Every link of the system is a line of this chart:
+
+# %% tags=["hide-input"]
+tables.graph(spec)
 
 # %% tags=["hide-input"]
 evidence = tables.evidence(spec)

@@ -23,6 +23,7 @@ from trnmodel.catalog.systems import system as find_system
 from trnmodel.fabric import what_if
 from trnmodel.fabric.collectives import Collective
 from trnmodel.fabric.graph import Topology, topology
+from trnmodel.power.energy import Energy
 from trnmodel.search.choice import Choice
 from trnmodel.units import counted, format_quantity
 
@@ -35,6 +36,7 @@ PRINTED = [  # systems with parts that a source prints
     *(f"trn3-nl72x2-{tray}" for tray in ("pcie160", "pex90144", "pcie320", "ualink")),
 ]
 MOST_PARTS = 7  # rows of a table that a reader sees
+WHOLE = ("chips", "compute trays", "host CPUs", "retimers", "copper cables", "AEC links", "switches")  # of a system
 FIRST = ("chips per rack", "host CPUs", "switches per rack", "rack switches per rack", "board switches per rack")
 
 
@@ -50,34 +52,57 @@ def per_rack(spec: System) -> tuple[int, str]:
     return int(spec.domain_chips / racks), "a rack of" if spec.racks >= 1 else ""
 
 
-def answer(net: Topology, other: Topology) -> str:
-    """Return the card that opens the chapter: the chips of a rack, what joins them, and how sure that is.
+def answer(net: Topology, other: Topology, far: Collective | None, watts: Energy | None = None) -> str:
+    """Return the card that opens the chapter: what a chip can send, how far, in how large a rack, and how sure that is.
+
+    Parameters
+    ----------
+    net, other : Topology
+        The fabric of the chapter's system, and of one to compare. [-]
+    far : Collective, optional
+        An all-to-all over the whole system that moves no bytes; none where no latency of a hop is published. [-]
+    watts : Energy, optional
+        Any step on the system, for the power that is provisioned for a chip. [-]
 
     Examples
     --------
-    >>> print(answer(topology("trn2.48xlarge"), topology("trn2-ultraserver")).splitlines()[0])
-    > **16 chips** (ideal): in trn2.48xlarge, joined by 32 links and no switch. Each can send 512 GB/s to the others.
+    >>> from trnmodel.fabric.collectives import collective
+    >>> empty = collective("all_to_all", 0, "trn2.48xlarge", in_graph=True)
+    >>> print(answer(topology("trn2.48xlarge"), topology("trn2-ultraserver"), empty).splitlines()[0])
+    > **512 GB/s per chip**: what each of the 16 chips in trn2.48xlarge can send to the others.
     """
     spec, (chips, where) = net.system, per_rack(net.system)
     groups = round(spec.domain_chips / chips)
     switches, links = sum(net.switch_counts.values()) / groups, len(net.graph.edges) / groups
     joined = counted(switches, "switch") if switches else f"{counted(round(links), 'link')} and no switch"
-    rival = per_rack(other.system)
+    rival, here = per_rack(other.system), "A rack" if where else "The system"
     sent, beside = (format_quantity(one.injection_bytes_per_s_per_dir, "B/s", 3) for one in (net, other))
-    maps = lane_maps(spec)
-    return common.card(
-        counted(chips, "chip"),
-        f"in {where} {spec.name}, joined by {joined}. Each can send {sent} to the others".replace("  ", " "),
-        mark="ideal",
-        rank="In comparison",
-        rival=f"{counted(rival[0], 'chip')} in {rival[1]} {other.system.name}, each with {beside}".replace("  ", " "),
-        proof="Check: counts that are not ours",
-        more="**How sure?** We count on a graph of every chip, switch and link. "
-        + " ".join(
-            f"AWS's own page prints fewer lanes for this rack, with which it would need "
-            f"{sum(topology(name).switch_counts.values()) / groups:g} switches (our own estimate)."
-            for name in maps
+    lines = [f"{here} joins its chips by {joined}."]
+    if far is not None:
+        reached = format_quantity(float(far.time_s), "s", 3)
+        lines.append(f"An empty message reaches the farthest chip of the system after {reached}.")
+    if watts is not None and math.isfinite(float(watts.all_in_w)):
+        kw = format_quantity(chips * float(watts.all_in_w), "W", 2)
+        lines.append(f"{here} is provisioned for about {kw}, as [{POWER}](power.ipynb) estimates.")
+    lines.append("\n\n**How sure?** We count on a graph of every chip, switch and link.")
+    for name in (maps := lane_maps(spec)):
+        mapped = topology(name)
+        least = format_quantity(mapped.injection_bytes_per_s_per_dir, "B/s", 3)
+        needed = sum(mapped.switch_counts.values()) / groups
+        lines.append(
+            f"AWS's own page prints fewer lanes for this rack. With them a chip sends only {least}, and the rack needs "
+            f"{needed:g} switches (our own estimate)."
         )
+    return common.card(
+        f"{sent} per chip",
+        f"what each of the {counted(chips, 'chip')} in {where} {spec.name} can send to the others".replace("  ", " "),
+        mark="",
+        rank="In comparison",
+        rival=f"{beside} for each of the {counted(rival[0], 'chip')} in {rival[1]} {other.system.name}".replace(
+            "  ", " "
+        ),
+        proof="Check: our graph against printed counts",
+        more=" ".join(lines)
         + "\n\n"
         + ledger.rests_on(
             *(fact for name in maps for fact in ledger.estimated(find_system(name), *_OF_SWITCHES)),
@@ -85,6 +110,7 @@ def answer(net: Topology, other: Topology) -> str:
     )
 
 
+POWER = "How many watts per chip, and how many joules per token?"  # the chapter of that title
 _OF_SWITCHES = ("pcb_switches_per_tray", "switches_per_plane")
 
 
@@ -105,6 +131,64 @@ def _is_drawn(spec: System) -> bool:
     """Return whether `front` draws a system."""
     grid = spec.fabric == "torus" and len(spec.torus_shape) > 1
     return grid or not math.isnan(spec.compute_trays_per_rack * spec.chips_per_tray)
+
+
+def some_paths(spec: System) -> Drawing | Markdown:
+    """Return the drawing of the paths of a message between chips of a rack with switches, a frame for each.
+
+    Examples
+    --------
+    >>> list(some_paths(find_system("trn3-nl72x2-pcie160")).frames)
+    ['path A', 'path B', 'path C']
+    """
+    net = topology(spec)
+    routes = what_if.paths(net)
+    if not routes:
+        return Markdown("[Evidence](#evidence) draws every link of this system.")
+    stops = {name: [_stop(net, node) for node in nodes] for name, nodes in routes.items()}
+    said = [f"path {name}: {' to '.join(f'{what} ({place})' for what, place, _ in way)}" for name, way in stops.items()]
+    return Drawing(
+        "rack-paths",
+        "A message changes planes on a tray",
+        _STOP_HIGH + 24,
+        [],
+        {f"path {name}": _chain(way) for name, way in stops.items()},
+        note=f"SemiAnalysis describes them in {spec.name}. A colour is a plane, and a dashed box is a board switch.",
+        alt="; ".join(said) + ".",
+    )
+
+
+_STOP_HIGH, _STOP_GAP = 78.0, 26.0  # of a box of that drawing, and between two of them
+_PLANES: tuple[svg.Accent, ...] = ("b", "a", "c", "d", "e")
+
+
+def _stop(net: Topology, node: str) -> tuple[str, str, svg.Accent]:
+    """Return what a node of a path is, where it stands, and the colour of its plane."""
+    data = net.graph.nodes[node]
+    tray = f"tray {data['tray'] + 1}"
+    if data["kind"] == "chip":
+        plane = f"plane {data['plane'] + 1}"
+        where = f"{tray}, {plane}" if data["rack"] == 0 else f"second rack, {plane}"
+        return f"chip {data['position']}", where, _PLANES[data["plane"] % len(_PLANES)]
+    if data.get("medium") == "pcb":
+        return "board switch", tray, ""
+    return "rack switch", f"plane {data['plane'] + 1}", _PLANES[data["plane"] % len(_PLANES)]
+
+
+def _chain(way: list[tuple[str, str, svg.Accent]]) -> list[str]:
+    """Return the stops of a path as boxes from left to right, with arrows between them."""
+    wide = min((svg.WIDTH - 4 - _STOP_GAP * (len(way) - 1)) / len(way), 150.0)
+    left = (svg.WIDTH - len(way) * wide - (len(way) - 1) * _STOP_GAP) / 2
+    marks = []
+    for place, (what, where, accent) in enumerate(way):
+        x = left + place * (wide + _STOP_GAP)
+        box = svg.rect(x, 12, wide, _STOP_HIGH, accent=accent)
+        marks.append(box if accent else box.replace("<rect", '<rect stroke-dasharray="4 3"'))
+        marks.append(svg.text(x + wide / 2, 42, what, bold=True))
+        marks += [svg.text(x + wide / 2, 60 + 17 * row, word) for row, word in enumerate(where.split(", "))]
+        if place:
+            marks.append(svg.arrow(x - _STOP_GAP, 12 + _STOP_HIGH / 2, x - 1, 12 + _STOP_HIGH / 2))
+    return marks
 
 
 def graph(spec: System) -> LayerChart | Markdown:
@@ -149,7 +233,9 @@ def fabric(net: Topology, empty: Collective) -> dict:
 
 
 def parts(spec: System) -> pd.DataFrame:
-    """Return parts of a system as counted and as printed, those that a source prints first, twelve at most.
+    """Return parts of a system as counted and as printed, those that a source prints first, a few at most.
+
+    A count is that of one rack or one chip where its name says so; others are of the whole system.
 
     Examples
     --------
@@ -157,11 +243,13 @@ def parts(spec: System) -> pd.DataFrame:
     'agrees'
     """
     table = what_if.parts_table(spec)[["part", "counted", "printed", "verdict", "how"]]
+    both = spec.racks == 2
     order = table.part.map({part: place for place, part in enumerate(FIRST)}).fillna(len(FIRST))
     silent = table.verdict == "not printed"
-    return table.assign(silent=silent, order=order).sort_values(["silent", "order"], kind="stable", ignore_index=True)[
-        list(table.columns)
-    ][:MOST_PARTS]
+    part = table.part.where(~table.part.isin(WHOLE) | (not both), table.part + ", both racks")
+    return table.assign(part=part, silent=silent, order=order).sort_values(
+        ["silent", "order"], kind="stable", ignore_index=True
+    )[list(table.columns)][:MOST_PARTS]
 
 
 def names() -> pd.DataFrame:

@@ -19,7 +19,7 @@ NODES = {"chip": ("chip", "square"), "backplane": ("rack switch", "circle"), "pc
 LINK = ("one", "other", "x", "y", "x2", "y2", "group")
 PATH, WORD = ("path", "x", "y", "x2", "y2"), ("text", "x", "y", "angle")
 CHOSEN = "#D62728"
-FAINT = {500: 0.35, 100: 0.55, 0: 0.8}  # lines stay legible where many cross: opacity from that number of links on
+FAINT = {500: 0.5, 100: 0.6, 0: 0.8}  # lines stay legible where many cross: opacity from that number of links on
 
 
 def topology(

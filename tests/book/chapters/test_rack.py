@@ -88,14 +88,39 @@ def test_both_lane_maps_of_a_rack():
 def test_the_card_says_what_a_rack_holds():
     """L229: 18 trays of four chips; L322: 184 switches a rack; a torus has links and no switch."""
     nets = {name: topology(name) for name in ("trn3-nl72x2-pcie160", "trn2-ultraserver", "trn3-nl32x2-pcie160")}
-    said = rack.answer(nets["trn3-nl72x2-pcie160"], nets["trn2-ultraserver"])
-    assert "**72 chips** (ideal): in a rack of Trainium3 NL72x2 Switched, joined by 184 switches." in said
-    assert f"{18 * 4 + 10} switches (our own estimate)" in said
+    far = {name: tm.collective("all_to_all", 0, name, in_graph=True, rate_share=1.0) for name in nets}
+
+    def said(name, other, *watts):
+        return rack.answer(nets[name], nets[other], far[name], *watts)
+
+    step = tm.decode_step("llama-3.1-8b", "trn3-nl72x2-pcie160", tm.Mapping(), batch=1, context=1024)
+    card = said("trn3-nl72x2-pcie160", "trn2-ultraserver", tm.energy(step))
+    assert "**1.15 TB/s per chip**: what each of the 72 chips in a rack of Trainium3 NL72x2 Switched can send" in card
+    assert "640 GB/s for each of the 32 chips in a rack of Trn2 UltraServer" in card
+    assert "A rack joins its chips by 184 switches." in card
+    assert "An empty message reaches the farthest chip of the system after 4.73 µs." in card
+    assert "provisioned for about 110 kW" in card  # 72 chips of 1.49 kW each
+    assert (
+        "With them a chip sends only 704 GB/s, and the rack needs 82 switches (our own estimate)." in card
+    )  # 18 x 4 + 10
     # 16 trays of two chips in each of two racks; a chip of a 4 x 4 x 4 torus has six links
-    assert f"32 chips** (ideal): in a rack of Trn2 UltraServer, joined by {32 * 6 // 2} links" in rack.answer(
-        nets["trn2-ultraserver"], nets["trn3-nl32x2-pcie160"]
-    )
-    assert "(D)" not in rack.answer(nets["trn3-nl32x2-pcie160"], nets["trn2-ultraserver"])
+    assert f"joins its chips by {32 * 6 // 2} links and no switch" in said("trn2-ultraserver", "trn3-nl32x2-pcie160")
+    assert "kW" not in said("trn3-nl32x2-pcie160", "trn2-ultraserver")
+
+
+def test_paths_are_drawn_stop_by_stop():
+    """L296-L312: path A passes one switch; path B changes planes on the first tray, over a board switch."""
+    frames = rack.some_paths(tm.system("trn3-nl72x2-pcie160")).frames
+    assert [("".join(frame)).count("<rect") for frame in frames.values()] == [3, 5, 6]
+    assert "".join(frames["path B"]).count("board switch") == 1
+    assert "Evidence" in rack.some_paths(tm.system("trn2.48xlarge")).data
+
+
+def test_a_count_says_when_it_is_of_both_racks():
+    """L229: 18 trays and one CPU each in each of two racks; L393: 144 chips of 80 lanes."""
+    table = rack.parts(tm.system("trn3-nl72x2-pcie160")).set_index("part").counted
+    assert (table["host CPUs, both racks"], table["copper cables, both racks"]) == (36, 11_520)
+    assert table["switches per rack"] == 184
 
 
 @pytest.mark.parametrize("name", ["trn1.32xlarge", "trn2.48xlarge", "trn2-ultraserver", "trn3-nl32x2-torus"])
