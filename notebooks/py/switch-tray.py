@@ -78,7 +78,8 @@ Markdown(
         rank="Compared with",
         rival=f"{tm.units.format_quantity(float(steps[rack].time_s), 's', 3)} for the whole step",
         proof="Check: numbers that are not ours",
-        more="The tray hardly matters. A later one shortens the way between two chips, but each chip keeps the same bandwidth.\n\n"
+        more="The tray hardly matters. A later one shortens the way between two chips, but each chip keeps the same bandwidth. "
+        "[Which rack](#which-rack-and-what-if-a-switch-tray-fails) you choose, and whether it has spare trays, matters more.\n\n"
         f"**How sure?** The paths are printed, but the time of a hop is assumed; over its range the gain is {low} to {high}. "
         + ledger.rests_on(*ledger.estimated(first.chip, "hop_s"), *ledger.estimated(first, "switch_s")),
     )
@@ -87,18 +88,18 @@ Markdown(
 # %% tags=["hide-input"]
 shown = pd.concat(step.to_frame().assign(tray=tables.label(tray)) for tray, step in steps.items())
 charts.bars(
-    shown[["tray", "network_s"]],
-    x="tray",
+    shown[["tray", "network_s"]].rename(columns={"tray": "what"}),
+    x="what",
     y="network_s",
-    caption="What a tray changes is the exchanges of a step",
-    under=f"{m.id} on {plans[small].step.stack_kind} software; exchanges alone, a small part of the step",
+    caption="A later tray shortens at most the exchanges",
+    under=f"exchanges of a step of {m.id}, {plans[small].step.stack_kind} software; one plan for each rack",
 )
 
 # %% [markdown]
 # ## The running case
 #
-# Two models on three systems run through the whole book. This chapter has no line of its own: it asks how far the line of exchanges moves
-# when the switch tray changes.
+# Two models on three systems run through the whole book. This chapter adds no line to the table. It asks how much the last line, the time of
+# exchanges, changes with the switch tray.
 
 # %% tags=["hide-input"]
 case.table("switch-tray")
@@ -219,7 +220,8 @@ charts.table(
 
 # %% [markdown]
 # The latency is that of an all-to-all without bytes, over the range that AWS documents for one hop of its rings. We assume the same
-# range here. What counts is not the kind of switch but whether a chip must forward, and in the large rack only UALink avoids that.
+# range here. The latency depends on whether a chip must forward, and not on the kind of switch. In the large rack, only the UALink switch reaches
+# every chip without a chip that forwards.
 #
 # ## What does it change in the running case?
 #
@@ -247,10 +249,10 @@ both = pd.concat(step.to_frame() for step in first_and_last)[["system", "network
 charts.table(both, caption="A decode step of the running case with two trays", download="steps")
 
 # %% [markdown]
-# The plan of the running case lists its messages. The cell times each of them by the public call and adds them up. The sum is
+# The plan of the running case lists its messages. The hidden cell times each of them by `tm.collective`, and the sum is
 # the line "Exchanges of a step, alone" of the running case, which [Torus or switch?](torus-or-switch.ipynb) explains.
 
-# %%
+# %% tags=["hide-input"]
 plan, exchange_s = case.choice("deepseek-v3", small), {}
 for one in plan.step.messages:
     group = {"ranks": plan.ep, "stride": plan.tp} if one.group == "ep" else {"ranks": plan.tp}
@@ -268,20 +270,10 @@ assert np.isclose(
 )
 assert len({round(of_case["llama-3.3-70b", tray], 12) for tray in everyone}) == 1
 
-# %% tags=["hide-input"]
-charts.bars(
-    pd.DataFrame({"tray": tables.label(tray), "network_s": of_case["deepseek-v3", tray]} for tray in everyone),
-    x="tray",
-    y="network_s",
-    caption="In the running case only NL32x2 gains from later trays",
-    under="exchanges of one decode step of DeepSeek-V3, planned anew for each tray",
-)
-
 # %% [markdown]
-# Why do the bars of NL72x2 not move? There the experts fill only a part of a rack, and their exchange runs in two phases:
-# first within a tray, then between chips at the same place of each tray. Chips at the same place always share a plane, so no chip
-# forwards, whichever switch is used. With AWS's lanes the planner picks another mapping. Llama-3.3-70B splits its layers over the
-# cores of one chip, and its exchanges never reach a switch.
+# So NL32x2 gains from later trays. Why does NL72x2 gain nothing in the running case? There the experts fill only a part of a rack, and their
+# exchange runs in two phases: first within a tray, then between chips at the same place of each tray. Chips at the same place always share a plane,
+# so no chip forwards, whichever switch is used. Llama-3.3-70B splits its layers over the cores of one chip, and its exchanges never reach a switch.
 
 # %% [markdown]
 # ## Check: numbers that are not ours
@@ -305,8 +297,8 @@ charts.table(
 # %% [markdown]
 # ## What moves the answer
 #
-# The load moves it most, and the software next: the losses of the public software are larger than all exchanges together. The time
-# of a hop is third. SemiAnalysis reports that Trainium3 forwards at no cost. The cell sets the hop to zero and asks for
+# The gain from a tray depends most on the load, which is the number of tokens per chip in a step. The software comes next, because the losses of
+# public software are larger than all exchanges together. The time of a hop comes third. SemiAnalysis reports that Trainium3 forwards at no cost. The cell sets the hop to zero and asks for
 # the difference between the first tray and the last again.
 
 # %% tags=["hide-input"]
@@ -318,25 +310,55 @@ Markdown(
 )
 
 # %% [markdown]
-# What the two racks yield for whole requests, on three kinds of software, is the question of
-# [What does software cost?](software.ipynb).
+# ## Which rack, and what if a switch tray fails?
+#
+# **The size of the rack.** SemiAnalysis holds that NL32x2 is enough to decode models of up to three trillion parameters, and that NL72x2 brings a
+# benefit from four trillion on. We asked the planner for both racks, with several formats, speeds, contexts, rules of growth and kinds of software:
 
 # %% tags=["hide-input"]
-request = tm.Request(min(software_kinds.REQUEST.input_tokens, max(m.max_context - 512, 1)), 512)
-columns = """promised_tokens_per_s_per_user system software tokens_per_s_per_chip tokens_per_s_per_chip_low
-    tokens_per_s_per_chip_high chance decode_tokens_per_s_per_chip basis option tp ep pp cp batch reason"""
-charts.table(
-    software_kinds.answers(m, request)[columns.split()],
-    caption=f"{m.id} on both racks and three kinds of software",
-    download="three-experts",
-    file_only=True,
+sizes, widths = [0.67, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0], list(dict.fromkeys(["bf16", precision]))
+ratios = domain_sizes.ratios(
+    tables.rules_of_growth(),
+    [size * tm.units.TRILLION for size in sizes],
+    rates=sorted({20.0, 50.0, 100.0, tokens_per_s_per_user}),
+    precisions=list(dict.fromkeys([*widths, "w4a8"])),
+    contexts=[context, 4 * context],
+    stacks=["ideal", "exposed", "default"],
+    base=base.id,
+    pair=(small, large),
 )
+counted = tables.counts(domain_sizes.verdicts(ratios, pays_at, 3 * tm.units.TRILLION, 4 * tm.units.TRILLION))
+Markdown(tables.claim(counted))
+
+# %% [markdown]
+# So no single size of model holds for all cases. Why is there a border at all? A decode step with many users reads every expert once, so within the
+# time of a token the chips must stream all weights. With $n$ chips of HBM bandwidth $b$, at $v$ tokens/s per user and $s$ bytes per parameter, the
+# largest model has
+#
+# $$ P_{max} = \frac{n\, b}{v\, s} . $$
+#
+# **By hand.** NL32x2 has $n = 64$ chips with $b = 4.9$ TB/s. At $v = 50$ and in BF16 with $s = 2$, the bound is
+# $64 \times 4.9/(50 \times 2) = 3.1$ trillion parameters. NL72x2 with $n = 144$ reaches 7.1 trillion.
+
+# %% [markdown]
+# **A lost tray.** SemiAnalysis counts redundant lanes on every chip. They idle until something fails, and they help only where a spare switch stands
+# at their end. NL72x2 has spare switch trays. NL32x2 has four and no spare, so a lost tray takes a quarter of the bandwidth. SemiAnalysis expects
+# designs with a fifth tray, which would close that gap. AWS's page names no redundant lanes. The cell pulls the first tray out of each rack.
+
+# %%
+left = []
+for rack in (tm.system(small), tm.system(small).with_switch_trays(5), tm.system(large), tm.system(common.LANE_MAP)):
+    net = tm.topology(rack)
+    whole, pulled = (one.all_to_all_bytes_per_s_per_pair("rack") for one in (net, net.without(switch_trays=[(0, 0)])))
+    left.append({"system": rack.id, "switch_trays": rack.switch_trays_per_rack, "left_share": pulled / whole})
+charts.table(pd.DataFrame(left), caption="All-to-all bandwidth after one switch tray is pulled", download="pulled")
 
 # %% [markdown]
 # ## What is left out
 #
 # - Queues and congestion in switches, and what UALink's protocol gains beyond fewer hops.
-# - The price and the power of a tray, and the date when it can be bought, which is SemiAnalysis's reason for the first one.
+# - The price and the power of a tray, and the date when it can be bought. SemiAnalysis names this date as the reason why the switch with 160 lanes
+#   comes first.
 # - A direct exchange between chips that fill only part of a rack. On UALink it could save one hop per exchange, as much as in the
 #   estimate by hand above.
 # - Experts that span both racks. They exchange over the sixteen lanes between the racks, which no tray changes.
@@ -345,8 +367,9 @@ charts.table(
 # %% [markdown]
 # ```{admonition} Takeaway
 # :class: tip
-# A larger switch shortens the path between two chips and adds no bandwidth. Do not wait for a tray. Choose the larger rack when the
-# smaller one can no longer read the weights of the model in the time of a token.
+# A larger switch shortens the path between two chips and adds no bandwidth. Do not wait for a tray. Choose the larger rack when the smaller one
+# cannot read the weights of the model in the time of a token. In BF16 at 50 tokens/s per user, that is a model of more than about three trillion
+# parameters. Smaller formats and slower users move this border up.
 # ```
 
 # %% [markdown]
@@ -375,7 +398,7 @@ charts.table(
 # ```
 
 # %% [markdown]
-# ## Further: load, size of the model, and a lost tray
+# ## Further: the load, and models that do not exist yet
 
 # %% [markdown]
 # **At which load does the tray matter?** The latency is paid once per exchange and the bytes for every token. Their times are equal at
@@ -421,18 +444,7 @@ charts.lines(
 # far to the right.
 
 # %% [markdown]
-# **From which size of model does the larger rack pay?** This matters more than the tray. SemiAnalysis holds that NL32x2 is enough to decode models of up to three trillion parameters, and
-# that NL72x2 brings a benefit from four trillion on. A bound shows why there is such a border. A decode step with many users reads every
-# expert once, so within the time of a token the chips must stream all weights:
-#
-# $$ P_{max} = \frac{n\, b}{v\, s} $$
-#
-# Here $n$ is the number of chips, $b$ the HBM bandwidth of one, $v$ the tokens per second that a user is promised and $s$ the bytes of a parameter.
-#
-# **By hand.** NL32x2 has $n = 64$ chips with $b = 4.9$ TB/s. At $v = 50$ and in BF16 with $s = 2$, the bound is
-# $64 \times 4.9/(50 \times 2) = 3.1$ trillion parameters. NL72x2 with $n = 144$ reaches 7.1 trillion.
-#
-# No public model is that large. The cell grows one: depth, width and the number of experts grow together, by our own rules. It asks the
+# **From which size of model does the larger rack pay?** No public model is that large. The cell grows one: depth, width and the number of experts grow together, by our own rules. It asks the
 # planner for both racks on software without losses, because the public software has no plan for these sizes.
 
 
@@ -450,7 +462,6 @@ assert round(64 * 4.9 / (50 * 2), 1) == 3.1
 assert round(144 * 4.9 / (50 * 2), 1) == 7.1
 
 # %% tags=["hide-input"]
-sizes, widths = [0.67, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0], list(dict.fromkeys(["bf16", precision]))
 rows = [
     {"total_params": size * tm.units.TRILLION, "precision": width, "ratio": throughput(size, large, width) / other}
     for width in widths
@@ -468,25 +479,14 @@ charts.lines(
 )
 
 # %% [markdown]
-# A line ends where the smaller rack no longer keeps the promise. Before that it can fall again, for beyond the bound a rack runs only
-# batches so small that they miss most experts. Wider weights and faster users move all this to smaller models.
+# A line ends where the smaller rack no longer keeps the promise. It can fall before that, because beyond the bound a rack only runs batches so small
+# that their tokens reach a part of the experts. Wider weights and faster users move all this to smaller models.
 #
-# The file tries SemiAnalysis's claim with more formats, speeds, contexts, rules of growth and software. It says "earlier" where the
-# larger rack pays below the claimed size already. It says "later" where the larger rack does not yet pay at some size above. In these trials each chip is one rank, a
-# mode that AWS has announced and its software does not allow yet.
+# The file has every case by which SemiAnalysis's claim is judged. A case is "earlier" where the larger rack pays at three trillion parameters or
+# fewer. It is "later" where the larger rack does not pay at some size from four trillion on. In these trials each chip is one rank, a mode that AWS
+# has announced and its software does not allow yet.
 
 # %% tags=["hide-input"]
-ratios = domain_sizes.ratios(
-    tables.rules_of_growth(),
-    [size * tm.units.TRILLION for size in sizes],
-    rates=sorted({20.0, 50.0, 100.0, tokens_per_s_per_user}),
-    precisions=list(dict.fromkeys([*widths, "w4a8"])),
-    contexts=[context, 4 * context],
-    stacks=["ideal", "exposed", "default"],
-    base=base.id,
-    pair=(small, large),
-)
-counted = tables.counts(domain_sizes.verdicts(ratios, pays_at, 3 * tm.units.TRILLION, 4 * tm.units.TRILLION))
 agree, cases, open_cases = counted.iloc[-1][["agrees", "cases", "no rate"]]
 charts.table(
     counted,
@@ -495,25 +495,20 @@ charts.table(
     file_only=True,
 )
 
-# %% tags=["hide-input"]
-Markdown(
-    f"SemiAnalysis's claim holds in {agree} of the {cases - open_cases} cases that can be decided. In the others the "
-    "border lies elsewhere."
-)
-
 # %% [markdown]
-# **What happens when a switch tray fails?** SemiAnalysis counts redundant lanes on every chip. They idle until something fails, and they help only where a spare
-# switch stands at their end. NL72x2 has spare switch trays. NL32x2 has four and no spare, so a lost tray takes a quarter of the
-# bandwidth. SemiAnalysis expects designs with a fifth tray, which would close that gap. AWS's page names no redundant lanes. The
-# cell pulls the first tray out of each rack.
+# What the two racks yield for whole requests, on three kinds of software, is the question of
+# [What does software cost?](software.ipynb).
 
-# %%
-left = []
-for rack in (tm.system(small), tm.system(small).with_switch_trays(5), tm.system(large), tm.system(common.LANE_MAP)):
-    net = tm.topology(rack)
-    whole, pulled = (one.all_to_all_bytes_per_s_per_pair("rack") for one in (net, net.without(switch_trays=[(0, 0)])))
-    left.append({"system": rack.id, "switch_trays": rack.switch_trays_per_rack, "left_share": pulled / whole})
-charts.table(pd.DataFrame(left), caption="All-to-all bandwidth after one switch tray is pulled", download="pulled")
+# %% tags=["hide-input"]
+request = tm.Request(min(software_kinds.REQUEST.input_tokens, max(m.max_context - 512, 1)), 512)
+columns = """promised_tokens_per_s_per_user system software tokens_per_s_per_chip tokens_per_s_per_chip_low
+    tokens_per_s_per_chip_high chance decode_tokens_per_s_per_chip basis option tp ep pp cp batch reason"""
+charts.table(
+    software_kinds.answers(m, request)[columns.split()],
+    caption=f"{m.id} on both racks and three kinds of software",
+    download="three-experts",
+    file_only=True,
+)
 
 # %% [markdown]
 # ## Sources

@@ -119,6 +119,23 @@ def counts(judged: pd.DataFrame) -> pd.DataFrame:
     return table.assign(cases=table.sum(axis=1)).rename_axis("software", axis=0).reset_index()
 
 
+def claim(counted: pd.DataFrame) -> str:
+    """Return in sentences in how many cases SemiAnalysis's claim about both racks holds, from a table of `counts`.
+
+    Examples
+    --------
+    >>> judged = pd.DataFrame({"software": "ideal", "verdict": ["agrees", "later", "no rate", "earlier"]})
+    >>> claim(counts(judged)).partition(".")[0]
+    'The claim holds in 1 of the 3 cases that can be decided'
+    """
+    agrees, earlier, later, open_cases, cases = (int(counted.iloc[-1][name]) for name in (*VERDICTS, "cases"))
+    return (
+        f"The claim holds in {agrees} of the {cases - open_cases} cases that can be decided. In {earlier} cases the "
+        f"larger rack pays earlier, at 3 trillion parameters or fewer. In {later} cases it pays later, because it does "
+        "not yet pay at some size from 4 trillion on."
+    )
+
+
 def plane_table(names: Iterable[str | System]) -> pd.DataFrame:
     """Return planes, switches and ports of one rack, and the share of its chip pairs in one plane, by tray.
 
@@ -187,11 +204,11 @@ def lanes(names: Iterable[str | System]) -> svg.Drawing:
     Every tray leaves a chip with the same lanes (NL72x2, PCIe 160, NL72x2, AWS lanes): one chip and its ports
     """
     frames = {label(spec): _ports(spec) for spec in map(systems.system, listed("names", names))}
-    chip = [svg.rect(20, 40, 120, 120), svg.text(80, 105, "one chip", bold=True)]
+    chip = [svg.rect(4, 40, 76, 120), svg.text(42, 105, "one chip", bold=True)]
     return svg.Drawing(
         id="switch-tray-lanes",
         caption="Every tray leaves a chip with the same lanes",
-        height=205,
+        height=215,
         marks=chip,
         frames=frames,
         note="Each line is a port of eight lanes; dashed ones are redundant.",
@@ -210,12 +227,14 @@ def _ports(spec: System) -> list[str]:
         tall = 7.0 * (ports + spare) + 8
         for i in range(ports + spare):
             y, start = top + 7.5 + 7 * i, 44 + 112 * (top + 7 * i - 10) / 180
-            one = svg.line(140, start, 400, y, accent=TIER_ACCENTS[medium] if i < ports else "", wide=2)
+            one = svg.line(80, start, 170, y, accent=TIER_ACCENTS[medium] if i < ports else "", wide=2)
             marks.append(one if i < ports else one.replace("<line", '<line stroke-dasharray="3 4" opacity=".5"'))
-        marks.append(svg.rect(400, top, 340, max(tall, 30), accent=TIER_ACCENTS[medium]))
-        said = f"{count:g} lanes to {where}, {count * spec.lane_bytes_per_s_per_dir / GB:g} GB/s"
-        marks.append(svg.text(412, top + max(tall, 30) / 2 + 5, said, anchor="start"))
-        top += max(tall, 30) + 10
+        high = max(tall, 42)
+        marks.append(svg.rect(170, top, 566, high, accent=TIER_ACCENTS[medium]))
+        rate = f"{count:g} lanes, {count * spec.lane_bytes_per_s_per_dir / GB:g} GB/s"
+        marks.append(svg.text(180, top + high / 2 - 4, rate, anchor="start", bold=True))
+        marks.append(svg.text(180, top + high / 2 + 13, f"to {where}", anchor="start"))
+        top += high + 10
     return marks
 
 
