@@ -45,18 +45,18 @@ Markdown(tables.answer(spec, float(largest.max_chips)))
 # %% tags=["hide-input"]
 reach = {}
 for layers, port in ((3, 100), (3, 400), (2, 100), (2, 400)):
-    net = tm.clos(switch_bits_per_s=tables.SWITCHES, port_bits_per_s=port * 1e9, layers=layers)
-    reach[f"{layers} layers, {port}G ports"] = net.endpoints
+    net = tm.clos(switch_bits_per_s=tables.SWITCHES, layers=layers, **tables.attached(spec, port * 1e9))
+    reach[f"{layers} layers, {port}G ports"] = net.max_chips
 charts.lines(
     tables.curves(reach),
     x="switch_bits_per_s",
-    y="endpoints",
+    y="max_chips",
     color="line",
     highlight=["3 layers, 100G ports"],
     log_x=True,
     log_y=True,
     caption="Small ports and a third layer reach furthest",
-    under="ports of NICs in one plane; the smallest switch is AWS's top of rack",
+    under="chips that a network joins; the smallest switch is AWS's top of rack",
 )
 
 # %% [markdown]
@@ -85,19 +85,19 @@ drawings.layers_of_network(spec)
 # %% [markdown]
 # ## How many chips?
 #
-# A switch of capacity $S$ has $r$ ports of rate $p$, its *radix*. In a network of $L$ layers, each layer multiplies the reach by the
-# ports that go down; the top layer has no layer above and uses all. The number of endpoints $E_L$ and of switches $X_L$ are
+# A switch of capacity $S$ has $r$ ports of rate $p$, its *radix*. In every layer below the top, half of these ports lead down. The top layer has
+# nothing above it, so all of its ports lead down. A network of $L$ layers therefore has $E_L$ endpoints and $X_L$ switches:
 #
 # $$ r = \Bigl\lfloor\frac{S}{p}\Bigr\rfloor , \qquad E_L = 2\,\Bigl(\frac{r}{2}\Bigr)^{L} , \qquad X_L = (2L - 1)\,\Bigl(\frac{r}{2}\Bigr)^{L-1} . $$
 #
-# An endpoint is one port of a NIC, which is what the first chart counts; the headline counts chips. Half as fast a port means twice the radix, and $2^L$ times the endpoints. The bandwidth between two
+# An endpoint is one port of a NIC. With ports half as fast, a switch has twice as many, and the network $2^L$ times the endpoints. The bandwidth between two
 # halves of the network is its *bisection* $B$. If a top of rack has $d$ ports down and $u$ up, it is *oversubscribed* by $o$:
 #
 # $$ B = \frac{E_L\,p}{2} , \qquad o = \frac{d}{u} . $$
 #
 # **By hand.** The smallest switch has $12{,}800 / 100 = 128$ ports. Three layers end at $2 \times 64^3 = 524{,}288$ ports, on $5 \times 64^2 = 20{,}480$
-# switches. A chip of NL72x2 has one port in each of two planes, so as many chips take twice the switches. With ports of 400 Gb/s three layers
-# would end at $2 \times 16^3 = 8{,}192$.
+# switches. A chip of NL72x2 has one port in each of two planes, so 524,288 chips need two such networks. With ports of 400 Gb/s three layers
+# would end at $2 \times 16^3 = 8{,}192$ ports. Two chips share such a port, so these are 16,384 chips.
 
 # %%
 rows = []
@@ -110,7 +110,7 @@ assert (one.endpoints, one.switches, coarse.endpoints) == (2 * 64**3, 5 * 64**2,
 charts.table(pd.DataFrame(rows), caption=f"Networks for {cluster_chips:,} chips", download="networks")
 
 # %% [markdown]
-# Above the top of rack every link is optical, so each layer adds optical modules. A dash marks what cannot be built.
+# The table counts chips. Above the top of rack every link is optical, so each layer adds optical modules. A dash marks what cannot be built.
 #
 # ## Which traffic can leave the domain?
 #
@@ -146,7 +146,7 @@ charts.ranges(
     color="kind",
     highlight=[tables.RIDGE],
     log_x=True,
-    caption="What lies right of the network's ridge may leave",
+    caption=tables.may_leave(work, ridges),
     under=f"work per byte that a chip sends; ridges of {spec.name} in {precision.upper()}",
 )
 
@@ -175,17 +175,18 @@ assert abs((most_s - two_s) / (2 * (1 / 2 - 1 / 64) * 1e9 / (16 * 25e9)) - 1) < 
 charts.table(tables.by_domains(over), caption="All-reduce of 1 GB, links alone", download="all-reduce")
 
 # %% [markdown]
-# The first row is one domain, where tray and rack can send different parts of the message at once. With several domains the parts pass one level after the
-# other, so $t_\text{inside}$ is longer, and the same in all other rows.
+# In the first row there is one domain, whose trays and racks send different parts of the message at the same time. With several domains, a message
+# passes one level after the other. This makes $t_\text{inside}$ longer than in the first row, but it is the same in all other rows.
 #
 # **What does training expose?** In *data parallel* training each domain reads other sequences, and then all of them add up their gradients. Per parameter a domain does 6 FLOP per
-# token and sends 6 bytes per step: four of the gradient, and two of the new weight. If the software reaches the share $\eta$ of the peak, both
+# token and sends 6 bytes per step: four for the gradient and two for the new weight. If the software reaches the share $\eta$ of the peak, both
 # take equally long at $T^*$ tokens per domain and step. What takes longer than the work it hides behind is *exposed*:
 #
 # $$ T^* = \frac{\eta\,P_0}{b} , \qquad t_\text{exposed} = \max\bigl(t_\text{gradients} - o\,t_\text{work},\ 0\bigr) . $$
 #
-# **By hand.** On Trainium3 $T^* = 0.68 \times 671{,}000 / 25 = 18{,}000$ tokens, and large runs have hundreds of thousands. But public software
-# reaches only 15 % of the network's rate, by our fit to published runs, and hides nothing ($o = 0$).
+# **By hand.** On Trainium3 $T^* = 0.68 \times 671{,}000 / 25 = 18{,}000$ tokens, and large runs have hundreds of thousands. But in published
+# training runs, public software reaches only 15 % of the network's rate with its gradients, by our fit, and hides nothing ($o = 0$). The 68% to 77%
+# at the head of this page are single large transfers, which nothing else disturbs.
 
 # %%
 fewer = tm.Mapping(tp=8, pp=4, dp=72, lnc=2, placement=order)
@@ -221,7 +222,7 @@ charts.table(leaving, caption="A cache is sent far faster than prefill makes it"
 #
 # **Measured calls.** One source timed collectives between two instances of Trainium2, which `tm.validate` predicts.
 
-# %%
+# %% tags=["hide-input"]
 judged = tables.timed(tm.validate(tables.between_instances()))
 
 # %% tags=["hide-input"]

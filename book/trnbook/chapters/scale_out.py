@@ -23,7 +23,7 @@ from trnmodel.result import tidy
 from trnmodel.search.choice import Choice
 from trnmodel.steps.answers import Step
 from trnmodel.training.step import TrainStep
-from trnmodel.units import format_quantity
+from trnmodel.units import format_digits, format_quantity
 
 SWITCHES = scaleout.switch_bits_per_s()
 DOMAINS = (1, 2, 8, 64)
@@ -37,19 +37,22 @@ def answer(system: System, chips: float) -> str:
     Examples
     --------
     >>> print(answer(systems.system("trn3-nl72x2-pcie160"), 524_288).splitlines()[0].partition(": ")[0])
-    > **524,288 chips** (ideal)
+    > **524,288 chips**
     """
     shares = scale_out_printed.measured_share().share
     out, up = (format_quantity(rate, "B/s", 3) for rate in (system.scaleout_bytes_per_s_per_dir, chip_links(system)))
     return common.card(
         f"{chips:,.0f} chips",
         f"three layers of the smallest switches that AWS uses join this many chips of {system.name}",
-        mark="ideal",
+        mark="",
         rival=f"each of them sends {out} on this network, and {up} inside its own domain",
         rank="In comparison",
         proof="Check: numbers that are not ours",
-        more="**How sure?** The count is arithmetic on ports, by a formula that gives every size SemiAnalysis prints. "
-        f"Measured transfers of Trainium2 reach {shares.min():.0%} to {shares.max():.0%} of the printed rate.",
+        more="This network is for training and for large fleets. In the case of this book, serving never leaves a rack."
+        "\n\n**How sure?** The count is arithmetic on ports, by a formula that gives every size SemiAnalysis prints; "
+        "one of them needs four planes. Single large transfers of Trainium2 reach "
+        f"{shares.min():.0%} to {shares.max():.0%} of the printed rate. "
+        "Gradients in [training](#how-long-does-an-exchange-take) reach far less.",
     )
 
 
@@ -68,8 +71,8 @@ def attached(system: str | System, port_bits_per_s: float) -> dict[str, Any]:
     return nic | {"port_bits_per_s": port_bits_per_s, "planes": planes}
 
 
-def curves(endpoints: Mapping[str, NDArray]) -> pd.DataFrame:
-    """Return endpoints over the switches on offer as lines of a chart, a row for each point.
+def curves(chips: Mapping[str, NDArray]) -> pd.DataFrame:
+    """Return chips over the switches on offer as lines of a chart, a row for each point.
 
     Examples
     --------
@@ -77,7 +80,7 @@ def curves(endpoints: Mapping[str, NDArray]) -> pd.DataFrame:
     [12.8, 25.6, 51.2, 102.4]
     """
     lines = [
-        pd.DataFrame({"switch_bits_per_s": SWITCHES, "line": name, "endpoints": e}) for name, e in endpoints.items()
+        pd.DataFrame({"switch_bits_per_s": SWITCHES, "line": name, "max_chips": most}) for name, most in chips.items()
     ]
     return pd.concat(lines, ignore_index=True)
 
@@ -131,13 +134,32 @@ def ranked(work: Mapping[str, float], ridges: Mapping[str, float]) -> pd.DataFra
 
     Examples
     --------
-    >>> ranked({"a": 5.0}, {"b": 2.0}).what.tolist()
-    ['b', 'a']
+    >>> ranked({"a": 4321.0}, {"b": 2.0}).what.tolist()
+    ['b: 2', 'a: 4,300']
     """
     parts = {WORK: work, RIDGE: ridges}
-    rows = [(name, kind, float(x)) for kind, some in parts.items() for name, x in some.items()]
+    rows = [
+        (f"{name}: {format_digits(float(x), 2)}", kind, float(x))
+        for kind, some in parts.items()
+        for name, x in some.items()
+    ]
     table = pd.DataFrame(rows, columns=["what", "kind", "flop_per_byte_sent"])
     return table.sort_values("flop_per_byte_sent", kind="stable", ignore_index=True)
+
+
+def may_leave(work: Mapping[str, float], ridges: Mapping[str, float]) -> str:
+    """Return the claim about the work that does not wait for the network: gradients and caches where it is no other.
+
+    Examples
+    --------
+    >>> work = {"experts": 2.0, "cache of a prompt": 9.0}
+    >>> may_leave(work, {"ridge": 5.0}), may_leave(work, {"ridge": 1.0})
+    ('Only gradients and caches may leave the domain', 'What lies right of both ridges may leave the domain')
+    """
+    least = max(ridges.values())
+    late = {name for name in work if name.startswith(("cache", "gradients"))}
+    only = {name for name, one in work.items() if one > least} == late
+    return f"{'Only gradients and caches' if only else 'What lies right of both ridges'} may leave the domain"
 
 
 def by_domains(times_s: Mapping[str, list[float]]) -> pd.DataFrame:
