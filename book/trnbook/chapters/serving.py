@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from trnbook.chapters import common
+from trnbook.chapters.which_system import undrafted as undrafted
 from trnbook.charts.language import named
 from trnbook.shared import case
 from trnmodel.evidence.score import counted
@@ -58,26 +59,70 @@ def unreached(plan: Plan) -> str:
     return f"{model} gives no user {speed:,g} tokens/s on {c.system.id}: at most {most}, on an empty server"
 
 
-def headline(best: Choice) -> str:
-    """Return the card that opens the chapter: throughput, first token, and how sure both are."""
+def headline(best: Choice, undrafted: Sequence[Plan] = ()) -> str:
+    """Return the card that opens the chapter: throughput, first token, and how sure both are.
+
+    `undrafted` are plans of the same request on software that drafts nothing, where the best drafts.
+    """
     low, high = (format_digits(float(end), 2) for end in best.ends(best.FIGURE))
     speed, stack = best.question.request.tokens_per_s_per_user, best.stack
     holds = "all draws" if best.chance >= 0.9995 else f"{100 * best.chance:.3g} % of the draws"
-    sure = (
-        "**How sure?** Nobody knows the times of this software exactly, so the model draws them a thousand times. "
-        f"The promise holds in {holds}. Nine in ten of these give {low} to {high} tokens/s per chip. "
-        if low != high
-        else "**How sure?** Software that loses nothing has no uncertain times. "
-    )
+    sure, ends = "**How sure?** Software that loses nothing has no uncertain times. ", str(best.basis)
+    if low != high:
+        ends = f"{low} to {high}; {best.basis}"
+        sure = (
+            "**How sure?** The times of the software are uncertain, so we draw them a thousand times. "
+            f"The promise holds in {holds}. Nine in ten of those lie in the range in brackets. "
+        )
     estimates = f"The constants of the software, `{stack.id}`, are our own estimates." if stack.estimates else ""
     return common.card(
-        f"{format_digits(best.tokens_per_s_per_chip, 3)} tokens/s per chip",
+        f"{format_digits(best.tokens_per_s_per_chip, 3)} tokens/s per chip ({ends})",
         f"`{best.question.model.id}` on {best.system.id}, while each user gets {speed:,g} tokens/s",
-        mark=str(best.basis),
+        mark="",
         rival=f"the first token takes {format_quantity(best.ttft_s, 's', 2)} at the 99th percentile",
         proof="Check against numbers that are not ours",
-        more=f"{sure}{estimates}",
+        more=f"{sure}{_rests_on_drafts(best, undrafted)}{estimates}",
     )
+
+
+def _rests_on_drafts(best: Choice, undrafted: Sequence[Plan]) -> str:
+    """Return what a figure assumes of drafts and what is made without them; empty where it has none."""
+    if not undrafted:
+        return ""
+    made = without_drafts(undrafted)[0].get("tokens_per_s_per_chip")
+    without = f"the system makes {format_digits(made, 2)} tokens/s per chip" if made else "no mapping keeps the promise"
+    once = " for one sequence at a time, and we assume the same for several" if best.option.measured_batch == 1 else ""
+    return (
+        f"The figure rests on *drafts* by a small model. Their gain was measured{once}. The draws do not vary it. "
+        f"Without drafts {without}. "
+    )
+
+
+def without_drafts(undrafted: Sequence[Plan]) -> list[dict[str, Any]]:
+    """Return the best of some plans without drafts as a row of a table; nothing where there is none."""
+    rows = [row("without drafts", one) for one in undrafted]
+    return sorted(rows, key=lambda one: -one.get("tokens_per_s_per_chip", 0.0))[:1]
+
+
+def symbols_of(best: Choice) -> pd.DataFrame:
+    """Return the chapter's symbols, with their values in the plan that opens it."""
+    request, times, rate = best.question.request, best.times, float(best.requests_per_s_per_replica)
+    output, tpot_s = float(request.output_tokens), 1 / float(best.tokens_per_s_per_user)
+    rows: list[tuple[str, str, str, float, str]] = [
+        ("t", "step_s", "time of a decode step", times.step_s, "s"),
+        ("B", "batch", "slots of a replica", best.batch, ""),
+        ("E", "tokens_per_step", "tokens that a step gives each slot", times.tokens_per_step, ""),
+        ("P", "prompt_s", "time of a prompt", times.prompt_s, "s"),
+        ("o", "output_tokens", "tokens of an answer", output, ""),
+        ("v", "tokens_per_s_per_user", "speed that a user is promised", request.tokens_per_s_per_user, "tokens/s"),
+        ("λ", "requests_per_s_per_replica", "requests that a replica takes per second", rate, ""),
+        ("ρ", "prefill_utilisation", "share of the time for prompts", best.prefill_utilisation, ""),
+        ("τ", "tpot_mean_s", "time per output token", tpot_s, "s"),
+        ("n", "batch", "slots in use on average", rate * output * tpot_s, ""),
+        ("T", "tokens_per_s_per_chip", "throughput per chip", best.tokens_per_s_per_chip, "tokens/s"),
+        ("h", "server_first_token_s", "the server's own time", best.stack.server_first_token_s, "s"),
+    ]
+    return common.notation((*one[:3], format_quantity(float(one[3]), one[4], 3)) for one in rows)
 
 
 def over_load(served: Serving, promised_s: float) -> pd.DataFrame:
@@ -181,9 +226,12 @@ def errors() -> pd.DataFrame:
 
 
 def half_of(table: pd.DataFrame) -> str:
-    """Return what the first row of `errors` says, in a sentence for the half and one for nine in ten."""
-    first = table.iloc[0]
+    """Return what `errors` says of throughput and of queues, and the error of throughput with whole pages left out."""
+    first, queue = table.iloc[0], table.iloc[1]
+    left_out = accuracy().set_index(["group", "split"]).loc[(THROUGHPUT, SOURCE)]
     return (
         f"Half of {first.configurations:,} configurations are predicted within {first.median_error:.0%}. "
-        f"Nine in ten are predicted within {first.nine_in_ten_error:.0%}."
+        f"Nine in ten are predicted within {first.nine_in_ten_error:.0%}. "
+        f"If the fits leave out all that stands on the page of a server, half are within {left_out.median_error:.0%}. "
+        f"Of {queue.configurations:,} first tokens in a queue, half are within {queue.median_error:.0%}."
     )

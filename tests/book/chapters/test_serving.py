@@ -152,6 +152,26 @@ def test_the_card_has_the_numbers_of_the_case():
     assert f"{100 * best.chance:.3g} % of the draws" in card
 
 
+def test_the_card_says_what_is_made_without_drafts():
+    """The better of both kinds of software without drafts, 28 tokens/s; a plan that drafts nothing says nothing."""
+    best = case.choice("llama-3.3-70b", "trn2.48xlarge")
+    ask = case.request("llama-3.3-70b"), "trn2.48xlarge"
+    plain = [tm.plan("llama-3.3-70b", *ask, efficiencies=one) for one in serving.undrafted(best)]
+    most = max(one.best.tokens_per_s_per_chip for one in plain)
+    said = serving.headline(best, plain)
+    assert f"Without drafts the system makes {most:.0f} tokens/s per chip." in said
+    assert "for one sequence at a time" in said
+    assert [one["what"] for one in serving.without_drafts(plain)] == ["without drafts"]
+    assert serving.undrafted(case.choice("deepseek-v3", "trn2.48xlarge")) == []
+    assert "drafts" not in serving.headline(case.choice("deepseek-v3", "trn2.48xlarge"))
+
+
+def test_symbols_are_those_of_the_estimate_by_hand():
+    """0.325 requests/s of 512 tokens at 20 ms hold 3.3 slots; prompts of 1.19 s take 39 % of the time."""
+    table = serving.symbols_of(case.choice("llama-3.3-70b", "trn2.48xlarge")).set_index("symbol").value
+    assert table[["t", "P", "λ", "ρ", "τ", "n"]].tolist() == ["44.7 ms", "1.19 s", "0.325", "0.388", "20 ms", "3.33"]
+
+
 def test_lines_of_the_case_are_those_of_a_server_at_its_planned_load():
     key = "deepseek-v3", "trn2.48xlarge"
     best = case.choice(*key)
