@@ -18,6 +18,8 @@ system: str = "trn2.48xlarge"
 precision: str = "fp8"
 stack: str = "vllm-neuron-2026"
 tp: int = 4
+slots: int = 4  # sequences that the graph is compiled for
+max_context: int = 4608  # and the longest context
 input_tokens: int = 4096
 output_tokens: int = 16
 sent_s: list[float] = [0.0, 0.1, 0.5]
@@ -36,16 +38,18 @@ from trnbook.chapters import metrics as tables
 from trnbook.shared import case
 
 m, spec = tables.check(model, system, precision, stack, tp, input_tokens, output_tokens)
+guard.within(input_tokens + output_tokens, 1e7, max_context=max_context), guard.spans(max_context, model=m)
+guard.within(len(sent_s), 1e4, slots=slots)
 guard.within(0, 1e6, sent_s=sent_s)
 guard.above_zero(most_ttft_s=most_ttft_s, most_tpot_s=most_tpot_s)
 guard.need(len(sent_s) <= 12, f"sent_s holds {len(sent_s)} requests; the chart shows 12")
-ask = {"mapping": tm.Mapping(tp=tp), "precision": precision, "efficiencies": stack}
+ask = {"mapping": tm.Mapping(tp=tp), "precision": precision, "efficiencies": stack, "max_context": max_context}
 
 # %% tags=["hide-input"]
 sequences, context = np.arange(1, len(sent_s) + 1), input_tokens + output_tokens
-step = tm.decode_step(m, spec, batch=sequences, context=context, compiled_batch=len(sent_s), **ask)
+step = tm.decode_step(m, spec, batch=sequences, context=context, compiled_batch=slots, **ask)
 prompt = tm.prefill(m, spec, input_tokens=input_tokens, **ask)
-guard.valid(f"a decode step with tp = {tp}, batch = {len(sent_s)}, context = {context}", step)
+guard.valid(f"a decode step with tp = {tp}, slots = {slots}, context = {context}", step)
 guard.valid(f"a prefill with tp = {tp}, input_tokens = {input_tokens}", prompt)
 s = tables.stream(np.sort(sent_s), float(prompt.time_s), np.ravel(step.time_s).tolist(), input_tokens, output_tokens)
 Markdown(tables.answer(s, step, stack, f"`{m.id}` on {spec.id}"))
@@ -62,14 +66,18 @@ charts.spans(
 )
 
 # %% [markdown]
+# **Words on this page:** [decode step](#decode-step), [TTFT](#ttft), [ITL](#itl), [TPOT](#tpot), [E2E latency](#e2e-latency),
+# [interactivity](#interactivity), [throughput](#throughput), [goodput](#goodput).
+#
 # ## Why words decide
 #
-# Two tools can measure the same server and print times per token as far apart as the two in the answer above. Neither is wrong. One counts the wait for the first token
-# among the tokens, the other does not. Whoever compares their numbers compares definitions. So this page defines each word on one small stream of
-# requests, with times that you can check by hand, and says which tool means what.
+# Two tools can measure the same server and print the two times of the answer above. Neither is wrong. One counts the wait for the
+# first token, the other does not. We invented the stream, with short answers, so that you can check each word by hand. On a real
+# server answers are longer, and the two tools differ less.
 #
-# The stream above comes from the model. The next cell asks for the two times that it is made of: a decode step with one, two and more sequences, and the
-# prefill of a prompt.
+# The next cell asks the model for the two times that the stream is made of: a decode step, and the prefill of a prompt. A
+# compiled graph always runs all of its slots and its whole length. A step therefore takes the same time for one sequence as for
+# several.
 
 # %%
 counted = [f"decode step with {tm.units.counted(int(n), 'sequence')}" for n in sequences]
@@ -86,7 +94,7 @@ charts.table(
 #
 # ### Decode step
 #
-# One run of the machine, which makes one token for every sequence of the batch. It knows nothing of users. `tm.decode_step` returns it.
+# One run of the model, which makes one token for every sequence of the batch. `tm.decode_step` returns its time.
 #
 # ### TTFT
 #
@@ -121,12 +129,12 @@ charts.table(
 #
 # ### Throughput
 #
-# Tokens of answers per second over the whole run, of the system or per chip. It is not the sum of interactivities, because users also wait. With
-# $R$ requests it is
+# Tokens of answers per second over the whole run, of the system or per chip. Adding up the interactivities would give more,
+# because it leaves out the time in which users wait for their first token. With $R$ requests throughput is
 #
 # $$ T = \frac{\sum_{r=1}^{R} n_r}{\max t_n - \min t_0} . $$
 #
-# With the tokens of prompts it is another word, *total* throughput, and larger by the ratio of the lengths.
+# Counting the tokens of prompts too gives *total* throughput, which is larger.
 #
 # ### Goodput
 #
@@ -158,17 +166,19 @@ for name in case.PROMISES:
 charts.table(pd.DataFrame(rows), caption="One decode step is not one token of a user", download="words-of-the-case")
 
 # %% [markdown]
-# A user's token takes longer than one over the steps per second, because prompts interrupt the steps. Where a small model drafts tokens, a step gives
-# a user several of them, and the user is faster than the step.
+# Prompts of others interrupt the steps, so a user's token takes longer than a step. Drafts work the other way. A small model
+# guesses several tokens, and one step of the large model can confirm them all. Each user then gets more than one token per step.
 #
 # ## Under load
 #
-# At a low rate of requests TTFT is the prefill and TPOT the decode step. As the rate grows, requests wait for slots and for prompts of others.
-# `tm.serve` returns both over the rate. A rate beyond what the server takes has no row, because its queue would grow for ever.
+# With a single user, TTFT is the prefill and the server's own time, and TPOT is the decode step. As the rate of requests grows, both get
+# longer. Requests wait for each other, and each step may wait for a prompt. `tm.serve` returns both times over the rate. A rate
+# beyond what the server takes has no row, because its queue would grow for ever.
 
 # %%
-load = tm.Request(input_tokens, 512, requests_per_s=np.array([0.02, 0.05, 0.08, 0.11, 0.14]))
-served = tm.serve(m, load, spec, max_batch=4, **ask).to_frame().query("valid")
+load = tm.Request(input_tokens, 512, requests_per_s=np.array([0.001, 0.02, 0.05, 0.08, 0.11, 0.14]))
+graph = ask | {"max_context": max(max_context, load.longest_context)}
+served = tm.serve(m, load, spec, max_batch=slots, **graph).to_frame().query("valid")
 charts.table(served[tables.SERVED], caption="Time to first token and per token over the rate", download="load")
 
 # %% [markdown]

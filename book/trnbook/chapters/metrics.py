@@ -232,13 +232,13 @@ def answer(s: Stream, step: Step, stack: str, where: str) -> str:
     named = {name: format_quantity(COUNTS[name][1](s), "s", 3) for name in ("rest / (n - 1)", "whole / n")}
     return common.card(
         named["rest / (n - 1)"],
-        f"time per token after the first, {where}, as this book, vLLM, AIPerf and MLPerf count it (TPOT): the mean "
-        f"over {counted_things(len(s.sent_s), 'request')} of the stream below",
+        f"TPOT, the mean time per token after the first, of {counted_things(len(s.sent_s), 'request')} to {where}",
         mark=str(np.ravel(step.basis)[-1]),
         rank="In comparison",
-        rival=f"{named['whole / n']} as LLMPerf counts, with the wait for the first of {s.output_tokens} tokens in",
+        rival=f"LLMPerf prints {named['whole / n']} for the same {s.output_tokens} tokens, wait for the first included",
         proof="Check: what AWS printed",
-        more=f"**How sure?** The words are definitions; the times are those of the model. {rests_on(stack)}",
+        more="vLLM, AIPerf and MLPerf count as this book does. **How sure?** The words are definitions, and the "
+        f"requests are an example. The times come from the model. {rests_on(stack)}",
     )
 
 
