@@ -56,6 +56,9 @@ def config_file(model: Transformer, layers: int) -> str:
     assert shipped is not None
     config = json.loads((MODELS / shipped.file).read_text(encoding="utf-8"))
     config["num_hidden_layers"] = max(layers, 1)
+    for name, value in config.items():
+        if isinstance(value, list) and len(value) == model.n_layers:  # an entry for each layer
+            config[name] = value[: max(layers, 1)]
     folder = Path(tempfile.mkdtemp()) / f"{model.id}-with-{layers}-layers"
     folder.mkdir()
     path = folder / "config.json"

@@ -22,6 +22,10 @@ def test_a_written_file_is_the_shipped_model_with_other_layers(layers):
     assert m.total_params - found.total_params == pytest.approx((m.n_layers - layers) * 218_112_000, rel=1e-6)
 
 
+def test_a_list_with_an_entry_for_each_layer_is_cut_with_the_layers():
+    assert tm.model(own.config_file(tm.model("gpt-oss-20b"), 12)).n_layers == 12
+
+
 def test_a_model_that_is_not_shipped_is_refused_in_a_line():
     with pytest.raises(UnanswerableError, match="is not shipped"):
         own.config_file(tm.model(own.config_file(tm.model("llama-3.1-8b"), 3)), 2)
