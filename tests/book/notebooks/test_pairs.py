@@ -73,7 +73,10 @@ OTHER = {
     "metrics": {
         "model": "llama-3.1-8b",
         "system": "trn1.32xlarge",
+        "precision": "bf16",
         "tp": 8,
+        "slots": 2,
+        "max_context": 1024,
         "input_tokens": 512,
         "output_tokens": 4,
         "sent_s": [0.0],
