@@ -8,11 +8,11 @@ import pytest
 from trnbook.chapters.common import card
 
 CARD = re.compile(
-    r"> \*\*(?P<number>[^*\n]+)\*\* \((?:(?P<low>[^;)]+) to (?P<high>[^;)]+); )?"
-    r"(?P<mark>measured|interpolated|extrapolated|ideal)\): (?P<of>[^\n]+)\.\n>\n"
+    r"> \*\*(?P<number>[^*\n]+)\*\*(?: \((?:(?P<low>[^;)]+) to (?P<high>[^;)]+?)(?:; |(?=\))))?"
+    r"(?P<mark>measured|interpolated|extrapolated|ideal)?\))?: (?P<of>[^\n]+)\.\n>\n"
     r"> \*\*(?:(?:Beside it|Next best|Ahead of it|In comparison|Compared with):\*\* (?P<rival>[^\n]+)"
     r"|No rival:\*\* (?P<alone>[^\n]+))\.\n>\n"
-    r"> \*\*Proof:\*\* (?P<proof>[^\n]+)\.(?:\n\n(?P<more>.+))?",
+    r"> \*\*Proof:\*\* (?P<proof>[^\n]+?)(?:\.|(?<=\?))(?:\n\n(?P<more>.+))?",
     re.DOTALL,
 )
 
@@ -51,6 +51,9 @@ def test_a_card_holds_its_number_in_bold_its_band_its_mark_and_its_rival():
     assert bare.group("number", "low", "alone", "more") == ("9.3%", None, "nobody", "More.")
     words = CARD.fullmatch(card("does not fit: 412 of 96 GiB", "A", alone="none", **ask))
     assert words["number"] == "does not fit: 412 of 96 GiB"
+    count = card("144 chips", "in two racks", mark="", alone="one size", proof="Do they add up?")
+    assert count.startswith("> **144 chips**: in two racks.")
+    assert count.endswith("> **Proof:** Do they add up?")
 
 
 @pytest.mark.parametrize("wrong", [{"mark": "guessed"}, {"rival": ""}, {"alone": "and both"}])
