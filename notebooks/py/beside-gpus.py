@@ -23,6 +23,7 @@ systems: list[str] = [
     "gb200-nvl72",
     "mi355x-8",
     "tpu-v6e-pod",
+    "tpu-v7-pod",
 ]
 model: str = "llama-3.3-70b"
 tokens_per_s_per_user: float = 50.0
@@ -58,15 +59,24 @@ for name, m in models.items():
 
 # %% tags=["hide-input"]
 tables.must_fit(sides, mine)
+plain = {name: tables.undrafted(m, requests[name], everyone) for name, m in models.items()}
+per_chip, drawn = {}, {}
+for name, m in models.items():
+    bare = [tm.plan(m, requests[name], s, efficiencies=e).best for s, e in plain[name]]
+    per_chip |= {(name, "per chip"): sides[name].at(), (name, tables.NO_DRAFTS): bare}
+    drawn[name] = costs[name].draws(draws=1000).values if tables.any_cost(costs[name]) else {}
 answers = {name: tables.measures(side, costs[name], joules[name]) for name, side in sides.items()}
-display(Markdown(tables.answer(answers, sides, mine)), tables.orders(answers))
+stands = tables.standing(per_chip, drawn, joules, answers, mine)
+card, ratios = tables.answer(stands, sides, mine), tables.shown_standing(stands)
+display(Markdown(card), tables.orders(answers), Markdown(ratios))
 
 # %% [markdown]
-# Each column has its own order, because a fast chip may be dear and a slow one may draw few watts. The ranges are wide and many overlap, so
-# read the columns as middles. No limit on the first token is promised here. [Which system should I use?](which-system.ipynb) shows that
-# a limit of a second costs Trainium most of its throughput, and the best GPU nothing.
+# The brackets hold nine of ten draws of what is unknown. The rival is the best GPU or TPU of each row. An *owner's dollar* pays for a chip
+# that the owner bought, and Amazon's own price of a chip is our estimate. *Drafts* are tokens that a small model proposes and the large one
+# checks. A TPU has no figure per dollar, because no source prices its server, and nobody publishes the watts of v6e.
 #
-# The chapter derives the three columns, asks again on other terms, and compares them with measured runs of both makers.
+# No limit on the first token is promised here. [Which system should I use?](which-system.ipynb) shows that a limit of a second costs
+# Trainium most of its throughput, and the best GPU nothing.
 #
 # ## The running case
 #
@@ -80,7 +90,7 @@ case.table("beside-gpus")
 #
 # A data sheet compares peaks, and few requests come near a peak. A buyer pays for chips, dollars and electricity, and gets tokens. So we
 # ask each system for the same service: the same model and lengths, at least the promised speed for every user, with as many users as
-# it then holds. The plan counts the time for prompts, and the chips that a mapping leaves idle. Its throughput per chip is $y$.
+# it then holds. The plan counts prompts and idle chips. Its throughput per chip is $y$.
 #
 # A chip-hour that costs $p$ dollars yields $3{,}600\,y$ tokens, and a server draws $P$ watts per chip. This gives three measures:
 #
@@ -108,16 +118,16 @@ assert by_hand == {"trn3-nl32x2-pcie160": "0.98, 268, 0.96, 1.02", "gb200-nvl72"
 # ## Per chip
 #
 # The promise matters as much as the machine. At a slow promise many users share each read of the weights, and large memories win. At a
-# fast one few users fit into a step, and bandwidth and latency decide. The cell asks every system at seven promises.
+# fast one few users fit into a step, and bandwidth and latency decide. The chart shows four of the systems, and its file has all.
 
 # %%
 several = [10, 20, 30, 50, 75, 100, 150]
 curves = {name: tm.compare(m, requests[name], everyone, speeds=several) for name, m in models.items()}
-shown = [mine, tables.best_rival(sides[dense])]
+shown = tables.few(sides[dense], mine)
 
 # %% tags=["hide-input"]
 charts.lines(
-    tables.points(curves, shown),
+    tables.points(curves, shown[:1]).query("system in @shown"),
     x="promised_tokens_per_s_per_user",
     y="tokens_per_s_per_chip",
     color="system",
@@ -126,8 +136,8 @@ charts.lines(
     log_x=True,
     log_y=True,
     caption="A faster promise costs every chip throughput",
-    under="a line ends where no plan keeps the promise",
-)
+    under=f"a line ends where no plan keeps the promise; band: {tm.system(mine).name}",
+).properties(height=220)
 
 # %% [markdown]
 # A mixture of experts rewards chips that exchange tokens fast, and software that lets them. Public software for Trainium does not do so
@@ -135,8 +145,8 @@ charts.lines(
 #
 # ## Per dollar and per joule
 #
-# Amazon has published no price of Trainium3, so the first drawing uses what a chip costs its *owner*: hardware over its life, building,
-# electricity and operations. This is not what a customer pays. For one who rents, the table turns the question around: at which rent would
+# Amazon has published no price of Trainium3, so the first drawing uses what a chip costs its owner: hardware over its life, building,
+# electricity and operations. A customer pays more. For one who rents, the table turns the question around: at which rent would
 # the compared system tie with each rival?
 
 # %%
@@ -150,18 +160,17 @@ charts.table(
 )
 
 # %% [markdown]
-# Rents of GPUs carry the margins of their maker and of the cloud, and the owner's cost carries only the maker's. Nobody publishes what
-# Amazon pays for Trainium; its parts are counted and estimated. For a GPU we take prices of servers as sold. A reader who distrusts the
-# estimate can put another one into [the chapter on cost](cost.ipynb).
+# A GPU rent includes two margins, an owner's cost only one. For a GPU we take prices of servers as sold. Nobody publishes what
+# Amazon pays for Trainium, so we count its parts and estimate their prices. You can put in your own estimate in
+# [What does a token cost, and who wins?](cost.ipynb).
 #
-# Energy is that of the server for the whole request. Few chips have measured watts under load; for others we scale the rated power by
-# shares that were measured elsewhere ([the chapter on power](power.ipynb)).
+# Energy is that of the server for the whole request. Where nobody measured a chip's watts under load, we scale its rated power by
+# shares that were measured on other chips.
 #
 # ## Under other terms
 #
 # Each chip so far runs the best of BF16, FP8 and MXFP8 that it computes, and the best documented options of its software. Is that fair?
-# The cell asks again on other terms, the same for everyone. *Drafts* are tokens that a small model proposes and the large one checks. On
-# *ideal software* nothing is lost, so that only the hardware decides.
+# The cell asks again on other terms, the same for everyone. On *ideal software* nothing is lost, so that only the hardware decides.
 
 
 # %%
@@ -172,10 +181,9 @@ def ask(m, dtype=None, software=None):
 
 asked = {}
 for name, m in models.items():
-    request, plain = requests[name], tables.undrafted(m, requests[name], everyone)
     asked |= {(name, "as asked"): ask(m), (name, "FP8 on every chip"): ask(m, "fp8")}
     asked[name, "4 bits where possible"] = ask(m) + ask(m, "mxfp4")
-    asked[name, "no drafts"] = [tm.plan(m, request, s, efficiencies=e).best for s, e in plain]
+    asked[name, "no drafts"] = per_chip[name, tables.NO_DRAFTS]
     asked[name, "ideal software"] = ask(m, software="ideal")
 
 # %% tags=["hide-input"]
@@ -192,20 +200,23 @@ charts.ranges(
 
 # %% [markdown]
 # The distance from *as asked* to *ideal software* is what software owes the hardware. Where the ratio without drafts is much smaller, the
-# answer rests on one option of the software and on the share of its drafts that the large model accepts. Llama on Trainium is such a case. Its
-# drafts were measured by AWS on Trainium2, for one sequence at a time, and are carried over to Trainium3.
+# answer rests on one option of the software. Llama on Trainium is such a case.
 #
 # ## Is it fair?
 #
-# - **Software.** Each chip runs public software with the best of its documented options. AMD's chips and TPUs run on constants of
-#   NVIDIA's software with wider bands, because nobody published enough of their steps. Trainium3 runs on those of Trainium2.
-# - **Who measured.** Runs on Trainium2 come mostly from its users, and fewer from Amazon. Runs on GPUs come mostly from ML.ENERGY, a
-#   leaderboard of the University of Michigan, and the rest from NVIDIA and SemiAnalysis.
-# - **What is assumed.** Where nobody measured a chip, it takes the constants of the nearest one, and its band is wider.
+# - **Drafts.** A chip may use drafts that documents or a measured run name for it, or for another chip of the same maker. So
+#   Trainium3 takes over the drafts of Trainium2 for Llama, and B200 may take over those of H100. The search runs drafts only where
+#   they gain. AWS measured those for Llama on Trainium2 with one sequence at a time, and we assume the same gain with several.
+#   Drafts on GPUs are charged for every token that they check, and lose with many users.
+# - **Software.** AMD's chips and TPUs run on constants of NVIDIA's software with wider bands, because nobody published enough of their
+#   steps. Trainium3 runs on those of Trainium2.
+# - **Who measured.** Runs on Trainium2 come mostly from its users, and those on GPUs from ML.ENERGY, a leaderboard of the University of
+#   Michigan.
+# - **Bands.** A chip that nobody measured takes the errors of the nearest one. So a shorter band does not mean more certainty.
 #
-# A thousand *draws* replace what nobody knows by a guess, the same guess for systems that run the same software. The table gives the share
-# of draws in which a system leads per chip, and what its figures rest on. An uncertain system
-# leads more draws, because its upper end is higher.
+# We draw a thousand guesses of what is unknown, with one guess for two racks of the same chip and software. The table gives the share in
+# which a system leads per chip. A tie counts for each, so the shares may sum to more than 100 %. An uncertain system leads more often,
+# because its upper end is higher.
 
 # %%
 neuron, others = tm.validation(), tm.validate(tables.GPU_ROWS)
@@ -221,8 +232,8 @@ charts.table(
 # %% [markdown]
 # ## Check: measured runs of both makers
 #
-# This is mostly a check of consistency, because constants were fitted to most of these runs. If the model favoured one side, the measured steps of that side would lie below the line. These are all published decode steps of either
-# side that state what a prediction needs.
+# This is mostly a check of consistency, because constants were fitted to most of these runs. If the model flattered a side, that side's
+# points would lie below the line. The chart shows all published decode steps that state what a prediction needs, the slow outliers too.
 
 # %% tags=["hide-input"]
 charts.scatter(
@@ -233,13 +244,14 @@ charts.scatter(
     label="run",
     caption="Predictions flatter slow new ports on Trainium",
     under="the line is a perfect prediction; constants were fitted to most of these runs",
-)
+).properties(height=240)
 
 # %% tags=["hide-input"]
 both = tables.one_author(neuron)
 Markdown(
     f"One page ran a model on both, with as many chips of either. Trainium2 made {both.measured_ratio.median():.2f} times what H100 "
-    f"made, and we predict {both.predicted_ratio.median():.2f} times."
+    f"made, and we predict {both.predicted_ratio.median():.2f} times. "
+    + tables.with_and_without(sides[dense], per_chip[dense, tables.NO_DRAFTS], ("trn2.48xlarge", "hgx-h100"))
 )
 
 # %% [markdown]
@@ -249,15 +261,15 @@ Markdown(
 #
 # ## What moves the answer, and what is left out
 #
-# Software moves the answer most, then the promised speed, then the format; and what a customer is offered moves it, not a list price. Left out
-# are prompts on separate chips, prefixes that requests share, and the work of porting a program.
+# Software moves the answer most, and the promised speed comes next. For a customer, the price on offer counts more than the list price.
+# Left out are prompts on separate chips, prefixes that requests share, and the work of porting a program.
 
 # %% [markdown]
 # ```{admonition} Takeaway
 # :class: tip
 # Ask per chip, per dollar and per joule, since the three orders may differ, and state a limit on the first token if there is one. In the running case Trainium3 makes less per chip than the newest GPUs.
-# For the dense model its owner's lower cost makes up for that. For the mixture of experts it does not, because public software is far from
-# what the chip could do.
+# For the dense model its owner's lower cost may make up for that, as long as drafts gain what they did on Trainium2. For the mixture of
+# experts it does not, because public software is far from what the chip could do.
 # ```
 
 # %% [markdown]
@@ -300,6 +312,7 @@ evidence = {
 }
 evidence |= {f"Prices at a tie: {name}": (f"ties-{name}", side.break_even()) for name, side in sides.items()}
 evidence |= {"Points of the curves": ("curves", tables.points(curves, everyone)), "Measured steps": ("steps", steps)}
+evidence |= {"Ratios per chip, dollar and joule": ("standing", stands)}
 evidence |= {"Ratios under other terms, with formats": ("terms", terms), "Runs on both chips": ("one-author", both)}
 evidence |= {"Constants of the software, with sources": ("constants", stacks)}
 evidence |= {"Sources of the chips": ("sources", common.bibliography(used[used.status == "chosen"].source))}

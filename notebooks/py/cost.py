@@ -19,9 +19,9 @@ experts_model: str = "deepseek-v3"
 experts_tokens_per_s_per_user: float = 20.0
 input_tokens: int = 4096
 output_tokens: int = 512
-system: str = "trn3-nl72x2-pcie160"
+system: str = "trn3-nl32x2-pcie160"
 rival: str = "hgx-b200"
-systems: list[str] = ["trn2.48xlarge", "trn3-nl32x2-pcie160", "hgx-h200", "gb200-nvl72", "mi355x-8"]
+systems: list[str] = ["trn2.48xlarge", "trn3-nl72x2-pcie160", "hgx-h200", "gb200-nvl72", "mi355x-8"]
 pricing: str = "capacity-block"
 region: str = ""
 owner: str = "hyperscaler"
@@ -61,10 +61,9 @@ for one, speed in speeds:
     rented[label] = tm.token_cost(one, requests[label], everyone, pricing=published)
     owned[label] = rented[label].priced(hours)
 first, request = next(iter(requests.items()))
-wins = None
-if tables.has_rivals(owned[first], spec.id):
-    wins = owned[first].draws("public", draws=4000).wins(least=True)
-display(Markdown(tables.answer(owned[first][spec.id, "public"], wins)))
+tables.must_cost(owned[first], spec.id)
+buyer, sold = tables.customer(rented[first], spec.id), tables.sellers({first: rented[first]})
+display(Markdown(tables.answer(owned[first][spec.id, "public"], buyer, sold)))
 charts.ranges(
     tables.bars(owned[first], rented[first]),
     x="usd_per_mtoken",
@@ -72,14 +71,12 @@ charts.ranges(
     color="paid",
     log_x=True,
     caption="Where ranges overlap, nobody wins",
-    under=f"{first} per user, public software",
-)
+    under=f"{first} per user, public software; sellers print one price",
+).properties(height=225)
 
 # %% [markdown]
-# Every generated token also pays for its share of the prompt. *Owned* is the cost to a company that buys machines and keeps them busy.
-# *Rented* is a published price per hour with the seller's margin. A system without such a bar has none.
-# This page follows Trainium3 NL72x2, the larger rack. [Which system should I use?](which-system.ipynb) chooses NL32x2: for Llama both make
-# the same per chip, and the hour of NL32x2 costs its owner a little less.
+# Every generated token also pays for its share of the prompt. *Owned* is the cost to a company that buys machines and keeps them busy. A
+# customer rents machines at a published price per hour, or buys tokens. A system without the second bar has no published rent.
 #
 # ## Move the prices yourself
 #
@@ -139,25 +136,25 @@ flows.where_a_dollar_goes(hour)
 #
 # $$ a = \frac{r}{1 - (1 + r)^{-n}} , \qquad c = \frac{a\,K}{h} + c_\text{site} + P \cdot \mathrm{PUE} \cdot e + \frac{k\,K}{12\,h} . $$
 #
-# The first two terms are capital and building, whose interest the drawing sets apart. Electricity is the mean power $P$ times the *PUE*, which
-# adds cooling and conversion, times the price $e$. Operations take a share $k$ of the capital per year. **By hand**, a chip of Trainium3
-# NL72x2 whose owner pays 8 % interest per year over 66 months:
+# The first two terms pay for the machine and the building, with interest. Electricity is the mean
+# power $P$ times the *PUE*, which adds cooling and conversion, times the price $e$. Operations take a share $k$ of the capital per year.
+# **By hand**, a chip of Trainium3 NL32x2 whose owner pays 8 % interest per year over 66 months:
 #
-# $$ \underbrace{\frac{0.01878 \times 23{,}877}{730.5}}_{0.6138} + \underbrace{c_\text{site}}_{0.2535} + \underbrace{0.948\,\text{kW} \times
-# 1.25 \times 0.0826}_{0.0979} + \underbrace{\frac{0.02955 \times 23{,}877}{8{,}766}}_{0.0805} = 1.046\ \text{dollars} $$
+# $$ \underbrace{\frac{0.01878 \times 21{,}932}{730.5}}_{0.5638} + \underbrace{c_\text{site}}_{0.2535} + \underbrace{0.948\,\text{kW} \times
+# 1.14 \times 0.0826}_{0.0893} + \underbrace{\frac{0.02955 \times 21{,}932}{8{,}766}}_{0.0739} = 0.980\ \text{dollars} $$
 
 # %% tags=["hide-input"]
-by_hand, rate = tm.tco("trn3-nl72x2-pcie160"), 0.08 / 12
-capital = rate / (1 - (1 + rate) ** -66) * 23_877 / 730.5
-terms = [capital, float(by_hand.site_usd_per_h), 0.948 * 1.25 * 0.0826, 0.02955 * 23_877 / 8766]
-assert [round(term, 4) for term in terms] == [0.6138, 0.2535, 0.0979, 0.0805]
-assert f"{sum(terms):.3f} {by_hand.usd_per_h:.3f}" == "1.046 1.046"
+by_hand, rate = tm.tco("trn3-nl32x2-pcie160"), 0.08 / 12
+capital = rate / (1 - (1 + rate) ** -66) * 21_932 / 730.5
+terms = [capital, float(by_hand.site_usd_per_h), 0.948 * 1.14 * 0.0826, 0.02955 * 21_932 / 8766]
+assert [round(term, 4) for term in terms] == [0.5638, 0.2535, 0.0893, 0.0739]
+assert f"{sum(terms):.3f} {by_hand.usd_per_h:.3f}" == "0.980 0.980"
 
 # %% [markdown]
 # ## Who wins, and how often?
 #
-# Prices, power and the speed of software are uncertain. We draw all of them four thousand times, the same draw for every system, and count
-# who is the cheapest. From 95 % of the draws on we call it a win. Below that it is a tie.
+# Prices, power and the speed of software are uncertain. We draw all of them four thousand times and count who is the cheapest. What systems
+# share, such as the price of electricity or a chip with its software, has one value per draw. From 95 % of the draws on we call it a win.
 
 # %%
 shares = []
@@ -165,19 +162,21 @@ for label, question, prices_of, software in tables.rankings(owned, rented):
     costs = tm.token_cost(*question, everyone, pricing=prices_of)
     wins = costs.draws(software, draws=4000).wins(least=True)
     shares.append(tables.winners(wins, label))
-tables.shares(shares, "share of the draws in which a token of this system is the cheapest")
+tables.shares(shares)
 
 # %% [markdown]
-# The bars of ideal software say what the hardware could do at these prices. Two racks with the same chip and software are fast or slow
-# together. Where they also make the same per chip, the rack with the cheaper hour wins whenever one of them does.
+# A dash means never, or no published price. Ideal software says what the hardware could do at these prices. An uncertain system is the
+# cheapest in more draws, because its best draws are better. MI355X is such a case: none of its decode steps could be checked, so it runs on
+# constants of NVIDIA's software with a wide range. When two racks make the same per chip, only the one with the cheaper hour can win.
 #
 # ## At what price per chip-hour does Trainium tie with a GPU?
 #
 # If the rival costs $c_0$ per hour and takes $R_0$ chip-seconds for the request, both
 # cost the same per token at $c^* = c_0\,R_0/R$. The ratio $R_0/R$ says how many hours of the rival one chip-hour *replaces*. Multiply it
 # by the price that you would pay for the rival. The column of rents takes the published rent of the rival, by default that of AWS's Capacity
-# Blocks. The last column says what the chip may cost its owner, and *none* means that even a
-# free chip would not tie. A range that spans several times its value says that the software must be measured first.
+# Blocks. The last column says what the chip may cost its owner. Where it says *none*, Trainium would lose even with a free chip.
+# If a range is wide, measure the software before you agree on a price. [Which system should I use?](which-system.ipynb) asks for ties with
+# the best GPU, GB200 NVL72 in the running case.
 
 # %%
 small = tm.Request(4096, 512, tokens_per_s_per_user=100)
@@ -191,8 +190,8 @@ tables.ties(ties, hours, published[other.id], spec, other)
 # %% [markdown]
 # ## Your own prices
 #
-# Put in your rent, your electricity, and how much of the day your chips have work. Companies also sell tokens of open models. A seller
-# below your cost has better software, cheaper chips, or a loss.
+# Put in your rent, your electricity, and how much of the day your chips have work. A seller of tokens below your cost has better
+# software, cheaper chips, or a loss.
 
 # %%
 my_rent, my_kwh, my_load = 3.00, 0.12, 0.5  # $ per chip-hour, $ per kWh, share of hours with work
@@ -206,8 +205,7 @@ tables.choices(choices, spec)
 # %% [markdown]
 # ## Check against prices that are not ours
 #
-# This is a check of consistency, because most of our assumptions were chosen with these figures in view.
-# SemiAnalysis prints what an hour of five GPUs costs a *hyperscaler*, who builds its halls, and a *neocloud*, who rents them. We ask for the
+# This checks consistency, because most of our assumptions were chosen with these figures in view. SemiAnalysis prints what an hour of five GPUs costs a *hyperscaler*, who builds its halls, and a *neocloud*, who rents them. We ask for the
 # same hours, at prices of the same month.
 
 # %% tags=["hide-input"]
@@ -218,7 +216,7 @@ off = printed.error.abs()
 Markdown(f"Our hours differ from the printed ones by at most {off.max():.0%}, and by {off.median():.0%} at the median.")
 
 # %% [markdown]
-# Only the figures of MI300X were not in view. For Trainium nobody prints such a figure, and the check does not reach our prices of its parts.
+# Only MI300X is a test, because we chose without its figures. For Trainium nobody prints such a figure, so our prices of its parts are unchecked.
 
 # %% [markdown]
 # ## What moves the answer, and what is left out
@@ -237,20 +235,20 @@ tables.tornado(swings, costs[spec.id, "public"])
 # ```{admonition} Takeaway
 # :class: tip
 # Compare tokens, not hours: the same request and promise, prompts paid, software of the same kind. Where ranges overlap, nobody has won. Then
-# ask at which price two systems tie.
+# ask at which price two systems tie. If you only need tokens, first ask what a seller charges.
 # ```
 
 # %% [markdown]
 # ## Problems
 #
-# **1.** `llama-3.1-8b` serves users at 100 tokens/s. A B200-hour costs you 5 dollars. At what price of a chip-hour does Trainium3 NL72x2
+# **1.** `llama-3.1-8b` serves users at 100 tokens/s. A B200-hour costs you 5 dollars. At what price of a chip-hour does Trainium3 NL32x2
 # tie?
 #
 # ```{admonition} Answer
 # :class: dropdown
-# For this request a chip-hour replaces 0.12 hours of B200 on public software, and 0.33 on ideal software. They tie at
-# $0.12 \times 5 = 0.6$ dollars, or at 1.6 dollars if both run ideal software. In a terminal,
-# `trnmodel compare llama-3.1-8b trn3-nl72x2-pcie160 hgx-b200 --speed 100 --in 4096 --out 512` prints such ties for any request.
+# For this request a chip-hour replaces 0.12 hours of B200 on public software, and 0.35 on ideal software. They tie at
+# $0.12 \times 5 = 0.6$ dollars, or at 1.7 dollars if both run ideal software. In a terminal,
+# `trnmodel compare llama-3.1-8b trn3-nl32x2-pcie160 hgx-b200 --speed 100 --in 4096 --out 512` prints such ties for any request.
 # ```
 #
 # **2.** A chip costs 2 dollars per hour. It makes 85 tokens/s. What do a million tokens cost?
@@ -286,9 +284,9 @@ tables.tornado(swings, costs[spec.id, "public"])
 # `notebooks/parameters/cost.yaml` names them all.
 
 # %% tags=["hide-input"]
-pair = tm.token_cost("llama-3.1-8b", small, ["trn3-nl72x2-pcie160", "hgx-b200"], pricing=1.0).break_even("hgx-b200")
-ratios = pair.query("system == 'trn3-nl72x2-pcie160'").set_index("software").break_even_usd_per_chip_h
-assert [round(float(ratios[kind]), 2) for kind in ("public", "ideal")] == [0.12, 0.33]  # of the first problem
+pair = tm.token_cost("llama-3.1-8b", small, ["trn3-nl32x2-pcie160", "hgx-b200"], pricing=1.0).break_even("hgx-b200")
+ratios = pair.query("system == 'trn3-nl32x2-pcie160'").set_index("software").break_even_usd_per_chip_h
+assert [round(float(ratios[kind]), 2) for kind in ("public", "ideal")] == [0.12, 0.35]  # of the first problem
 own, rents = (tables.all_rows(some).replace(np.inf, np.nan) for some in (owned, rented))
 evidence = {
     "Cost on every kind of software, rented": ("rent-rows", rents),

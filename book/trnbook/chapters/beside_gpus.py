@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from trnbook.chapters import common, guard
 from trnbook.charts.language import called
 from trnbook.drawings.svg import Accent, Drawing, line, text
 from trnmodel.catalog import load
 from trnmodel.catalog.systems import system as read_system
-from trnmodel.draws import DRAWS
+from trnmodel.draws import DRAWS, range_of
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.power.energy import RequestEnergy
@@ -28,14 +29,16 @@ from trnmodel.units import MS, US, format_digits
 
 CHIP, DOLLAR, JOULE = MEASURES = ("tokens_per_s_per_chip", "usd_per_mtoken", "server_j_per_token")
 HEADS = {CHIP: "tokens/s per chip", DOLLAR: "owner's $ per million tokens", JOULE: "J per token"}
-SHORT = {CHIP: "per chip", DOLLAR: "per dollar", JOULE: "per joule"}
+HEADS_OF = {DOLLAR: "per owner's dollar", JOULE: "per joule"}
 TIMES = "times_the_best_rival"
 BORROWED = "those of other chips"  # in the reason of an energy whose watts no row of the chip gives
 NEURON, OTHERS = "Trainium and Inferentia", "GPUs"
 SECONDS = {"ms": MS, "us": US, "s": 1.0}
 STEPS = ("decode-step", "loaded-step")  # meanings of a decode step without and with other requests' prompts
 GPU_ROWS = load.DATA / "evidence" / "comparators.csv"  # runs that others published on chips that are not Amazon's
-ROW, TOP, LEFT, RIGHT = 25.0, 52.0, 232.0, 528.0  # of a drawing: its lines and its outer columns [px]
+ROW, TOP, LEFT, RIGHT = 25.0, 50.0, 212.0, 740.0  # of a drawing: its lines, and where its outer figures end [px]
+NAMES = 205.0  # from the end of a figure back to the start of its name [px]
+NO_DRAFTS = "per chip, no drafts"
 
 
 def check(
@@ -136,43 +139,138 @@ def advantage(table: pd.DataFrame, system: str) -> dict[str, float]:
     return times
 
 
-def _ratios(times: Mapping[str, float]) -> str:
-    """Return advantages in words.
+def standing(
+    asked: Mapping[tuple[str, str], Sequence[Choice | None]],
+    drawn: Mapping[str, Mapping[str, NDArray]],
+    joules: Mapping[str, Mapping[str, RequestEnergy]],
+    tables: Mapping[str, pd.DataFrame],
+    system: str,
+) -> pd.DataFrame:
+    """Return how many times as good a system is as the best rival, by measure and model, with ranges.
 
-    >>> _ratios({CHIP: 0.5512, DOLLAR: 1.004, JOULE: float("nan")})
-    '0.55 × per chip, 1.00 × per dollar'
+    Parameters
+    ----------
+    asked : mapping
+        Choices by model and measure, for what is made per chip with and without drafts. [-]
+    drawn : mapping
+        Costs of the common draws by model and system. [USD]
+    joules : mapping
+        Energies by model and system. [-]
+    tables : mapping of pandas.DataFrame
+        Their `measures` by model. [-]
+    system : str
+        Id of the system. [-]
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        terms, model, times_the_best_rival with `_low` and `_high`, rival. The range per joule takes the energies of
+        both as independent, for they run different software. [-]
     """
-    return ", ".join(f"{x:.2f} × {SHORT[name]}" for name, x in times.items() if x == x)
+    rows = terms(asked, system)[["terms", "model", *(f"{TIMES}{end}" for end in ("", "_low", "_high")), "rival"]]
+    more = list[dict[str, Any]]()
+    for model, table in tables.items():
+        own, times = table.set_index("system"), advantage(table, system)
+        for name in (DOLLAR, JOULE):
+            if np.isnan(times[name]):
+                continue
+            rival = str(own.loc[rivals(own.index), name].astype(float).idxmin())
+            low, high = _ends(drawn[model], system, rival) if name == DOLLAR else _apart(joules[model], system, rival)
+            row = {"terms": HEADS_OF[name], "model": model, TIMES: times[name]}
+            more.append(row | {f"{TIMES}_low": low, f"{TIMES}_high": high, "rival": rival})
+    return pd.concat([rows, pd.DataFrame(more, columns=rows.columns)], ignore_index=True) if more else rows
 
 
-def answer(tables: Mapping[str, pd.DataFrame], sides: Mapping[str, Comparison], system: str) -> str:
-    """Return the card of the chapter: how the system stands to the best rival by chip, dollar and joule, how sure."""
-    (model, first), (other, second) = tables.items()
-    name, one, two = read_system(system).name, advantage(first, system), advantage(second, system)
-    none = "no comparison, for one side breaks the promise"
-    return common.card(
-        _ratios(one) or none,
-        f"`{model}` on {name}, beside the best GPU or TPU in each measure; above one Trainium is ahead, and each "
-        "ratio is uncertain by several times",
-        mark="extrapolated",
-        rival=f"{_ratios(two) or none}, with `{other}`",
-        rank="In comparison",
-        proof="Check: measured runs of both makers",
-        more="**How sure is this?** Nobody has measured this service on all of these systems. "
-        + _spread(sides[model], system),
+def any_cost(costs: TokenCosts) -> bool:
+    """Return whether a system has a cost on public software, and a rank."""
+    return any(bool(np.all(one.valid)) and one.ranks for one in costs.of("public"))
+
+
+def _ends(drawn: Mapping[str, NDArray], system: str, rival: str) -> tuple[float, float]:
+    """Return the ends of a rival's cost over that of a system; NaN where either has no draws.
+
+    >>> _ends({"a": np.array([1.0, 1.0]), "b": np.array([2.0, 2.0])}, "a", "b")
+    (2.0, 2.0)
+    """
+    return range_of(drawn[rival] / drawn[system]) if {system, rival} <= set(drawn) else (np.nan, np.nan)
+
+
+def _apart(joules: Mapping[str, RequestEnergy], system: str, rival: str) -> tuple[float, float]:
+    """Return the ends of a rival's energy over that of a system, whose errors are independent."""
+    mine, other = joules[system], joules[rival]
+    value = float(other.server_j_per_token / mine.server_j_per_token)
+    (below, above), (less, more) = other.widths(JOULE), mine.widths(JOULE)
+    return value * float(np.exp(-np.hypot(below, more))), value * float(np.exp(np.hypot(above, less)))
+
+
+def shown_standing(table: pd.DataFrame) -> str:
+    """Return the rows of `standing` as a table in Markdown, with a column for each model.
+
+    Examples
+    --------
+    >>> row = {"terms": "per chip", "model": "m", TIMES: 0.5, f"{TIMES}_low": 0.25, f"{TIMES}_high": 1.0}
+    >>> print(shown_standing(pd.DataFrame([row | {"rival": "hgx-h100"}])))
+    | times the best rival | `m` |
+    |---|---|
+    | per chip | 0.50 (0.25 to 1.0), 8 x H100 SXM |
+    """
+    models = list(dict.fromkeys(table.model))
+    if not models:
+        return ""
+    cells = {(row.terms, row.model): _cell(row) for row in table.itertuples()}
+    lines = [
+        " | ".join(["times the best rival", *(f"`{name}`" for name in models)]),
+        "|".join(["---"] * (len(models) + 1)),
+    ]
+    several = [term for term in ("per chip", NO_DRAFTS, *HEADS_OF.values()) if term in set(table.terms)]
+    lines += [" | ".join([term, *(cells.get((term, name), "not known") for name in models)]) for term in several]
+    return "\n".join(f"| {line} |" if i != 1 else f"|{line}|" for i, line in enumerate(lines))
+
+
+def _cell(row: Any) -> str:
+    """Return a ratio with its range and its rival."""
+    value, low, high = (getattr(row, f"{TIMES}{end}") for end in ("", "_low", "_high"))
+    ends = f" ({' to '.join(_two(end) for end in (low, high))})" if np.isfinite(low + high) else ""
+    return f"{_two(value)}{ends}, {called(row.rival)}"
+
+
+def _two(value: float) -> str:
+    """Return a ratio in two digits, with the zeros that belong to it.
+
+    >>> _two(1.004), _two(0.0738), _two(14.2)
+    ('1.0', '0.074', '14')
+    """
+    return (
+        format_digits(value, 2)
+        if value >= 9.95 or value < 0.1
+        else f"{value:.1f}"
+        if value >= 0.995
+        else f"{value:.2f}"
     )
 
 
-def _spread(side: Comparison, system: str) -> str:
-    """Return in words between which ends the ratio per chip lies over the common draws; empty where one is missing."""
-    rival = best_rival(side)
-    if not rival or system not in {c.system.id for c in side.at()}:
-        return ""
-    pair = side.difference(system, rival)
-    if np.isnan(pair.low):
-        return ""
-    ends = " and ".join(format_digits(1 + end, 2) for end in (pair.low, pair.high))
-    return f"In nine of ten draws of what is unknown of the software, the ratio per chip lies between {ends}."
+def answer(table: pd.DataFrame, sides: Mapping[str, Comparison], system: str) -> str:
+    """Return the card of the chapter from `standing`: the ratio per chip, without drafts, and of the other model."""
+    (first, other), name = sides, read_system(system).name
+    found = {(row.terms, row.model): row for row in table.itertuples()}
+    one, plain, second = (found.get(key) for key in (("per chip", first), (NO_DRAFTS, first), ("per chip", other)))
+    beside = {"if neither runs drafts": plain, f"with `{other}`": second}
+    more = [f"{_two(getattr(row, TIMES))} × {when}" for when, row in beside.items() if row is not None]
+    figures = {"number": "no comparison", "of": f"`{first}` breaks its promise on {name} or on every rival"}
+    if one is not None:
+        ends = f" ({' to '.join(_two(getattr(one, f'{TIMES}{end}')) for end in ('_low', '_high'))}; extrapolated)"
+        of = f"tokens/s per chip of {name} with `{first}`, over those of the best rival, {called(one.rival)}"
+        figures = {
+            "number": f"{_two(getattr(one, TIMES))} ×{ends}",
+            "of": f"{of}. More than 1 means that Trainium leads",
+        }
+    return common.card(
+        **figures,
+        mark="",
+        rival=", and ".join(more) or f"no comparison with `{other}`",
+        rank="In comparison",
+        proof="Check: measured runs of both makers",
+    )
 
 
 def orders(tables: Mapping[str, pd.DataFrame]) -> Drawing:
@@ -185,30 +283,28 @@ def orders(tables: Mapping[str, pd.DataFrame]) -> Drawing:
         TOP + ROW * rows + 4,
         [],
         frames,
-        note="The best stands on top, and a line follows a system. Amazon's chips are coloured; = marks a tie.",
+        note="The best stands on top. Lines follow Amazon's chips; = marks a tie, and a dash what nobody publishes.",
         alt="; ".join(f"{model}: {', '.join(map(str, table.system.map(called)))}" for model, table in tables.items()),
     )
 
 
 def _slopes(table: pd.DataFrame) -> list[str]:
-    """Return one frame: three columns of figures in their order, and lines that follow each system."""
+    """Return one frame: three columns of names and figures in their order, and lines that follow Amazon's chips."""
     xs = dict(zip(MEASURES, (LEFT, (LEFT + RIGHT) / 2, RIGHT), strict=True))
     places = {name: table[name].rank(ascending=name != CHIP, method="first", na_option="bottom") for name in MEASURES}
     shown = {name: [_shown(x, name) for x in table[name]] for name in MEASURES}
-    marks = [text(x, 22, HEADS[name], bold=True) for name, x in xs.items()]
+    marks = [text(x, 22, HEADS[name], anchor="end", bold=True) for name, x in xs.items()]
     for i, row in table.iterrows():
         accent: Accent = "" if rivals([row.system]) else "a"
         at = {name: TOP + ROW * (places[name][i] - 1) for name in MEASURES}
-        for (name, y), (after, y2) in pairwise(at.items()):
-            look: dict[str, Any] = {"accent": accent, "faint": not accent, "wide": 2.4 if accent else 1.3}
-            marks.append(line(xs[name] + 32, y, xs[after] - 32, y2, **look))
+        for (name, y), (after, y2) in pairwise(at.items()) if accent else ():
+            marks.append(line(xs[name] + 22, y, xs[after] - NAMES - 6, y2, accent=accent, wide=2))
         for name, y in at.items():
             figure = shown[name][table.index.get_loc(i)]
-            tied = " =" if figure != "–" and shown[name].count(figure) > 1 else ""
-            marks.append(text(xs[name], y + 5, figure + tied, accent=accent))
-        said = str(called(row.system))
-        marks.append(text(LEFT - 40, at[CHIP] + 5, said, anchor="end", accent=accent))
-        marks.append(text(RIGHT + 40, at[JOULE] + 5, said, anchor="start", accent=accent))
+            marks.append(text(xs[name], y + 5, figure, anchor="end", accent=accent))
+            if figure != "–" and shown[name].count(figure) > 1:
+                marks.append(text(xs[name] + 6, y + 5, "=", anchor="start", accent=accent))
+            marks.append(text(xs[name] - NAMES, y + 5, str(called(row.system)), anchor="start", accent=accent))
     return marks
 
 
@@ -249,6 +345,15 @@ def points(sides: Mapping[str, Comparison], banded: Iterable[str]) -> pd.DataFra
 def best_rival(side: Comparison) -> str:
     """Return the rival that makes most per chip at the first speed of a comparison."""
     return next((c.system.id for c in side.at(side.speeds[0]) if rivals([c.system.id])), "")
+
+
+def few(side: Comparison, system: str) -> list[str]:
+    """Return four systems at most: one, another Trainium chip, the best rival, and the best TPU or the last rival."""
+    ranked = [c.system for c in side.at(side.speeds[0])]
+    chip = read_system(system).chip
+    others = [one.id for one in ranked if one.chip.core is not None and one.chip != chip]
+    mine, far = [one for one in ranked if one.chip.core is None], [one for one in ranked if one.chip.vendor == "Google"]
+    return list(dict.fromkeys([system, *others[:1], *(one.id for one in (*mine[:1], *(far[:1] or mine[-1:])))]))
 
 
 def money(ties: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
@@ -388,8 +493,9 @@ def grounds(side: Comparison, joules: Mapping[str, RequestEnergy], steps: pd.Dat
     Returns
     -------
     table : pandas.DataFrame
-        system, share_of_draws (in which it leads or shares the lead), software, measured steps on its chip of this
-        kind of model and of others, median_error of all of them, watts. [-]
+        system, share_of_draws (in which it leads or shares the lead), drafts (whether its plan runs them, and
+        from where they are taken over), measured steps on its chip of this kind of model and of others, median_error
+        of all of them, watts. [-]
     """
     rows, lead = [], side.leads[side.speeds[0]]
     alike = steps.model.map(lambda name: bool(name) and read_model(name).kind == kind)
@@ -398,7 +504,7 @@ def grounds(side: Comparison, joules: Mapping[str, RequestEnergy], steps: pd.Dat
         mine = steps[steps.chip == chip]
         row: dict[str, Any] = {"system": c.system.id}
         row["share_of_draws"] = lead.alone[c.system.id] + lead.shared[c.system.id]
-        row["software"] = (c.option.engine or c.stack.name.partition(" (")[0]).partition(", ")[0]
+        row["drafts"] = _drafts(c)
         row |= {
             "steps of this kind of model": int(alike[mine.index].sum()),
             "of other kinds": int((~alike[mine.index]).sum()),
@@ -408,3 +514,29 @@ def grounds(side: Comparison, joules: Mapping[str, RequestEnergy], steps: pd.Dat
         row["watts"] = "not published" if not known else "of other chips" if BORROWED in reason else "of this chip"
         rows.append(row)
     return tidy(rows)
+
+
+def _drafts(c: Choice) -> str:
+    """Return whether a plan runs drafts, and from which chip they are taken over."""
+    if c.option.speculates:
+        where = ", ".join(sorted(str(called(name)) for name in c.option.measured_on or c.option.documented_on))
+        return f"yes, from {where}" if c.option.borrowed else "yes, its own"
+    q = c.question
+    offered = [one for one in options_of(c.system, q.model, q.request, None) if one.speculates]
+    return "no, faster without" if offered else "none documented"
+
+
+def with_and_without(side: Comparison, plain: Iterable[Choice | None], pair: tuple[str, str]) -> str:
+    """Return in a sentence how one system stands to another with and without drafts; empty where either is missing."""
+    made = {c.system.id: c.tokens_per_s_per_chip for c in side.at(side.speeds[0]) if c.valid}
+    bare = dict[str, float]()
+    for c in plain:
+        if c is not None and c.valid:
+            bare[c.system.id] = max(bare.get(c.system.id, 0.0), c.tokens_per_s_per_chip)
+    if not set(pair) <= set(made) or not set(pair) <= set(bare):
+        return ""
+    (one, other), names = pair, [called(name) for name in pair]
+    return (
+        f"Neither prediction counts drafts. In the first drawing {names[0]} makes {_two(made[one] / made[other])} × "
+        f"the tokens of {names[1]}. Without drafts it makes {_two(bare[one] / bare[other])} ×."
+    )

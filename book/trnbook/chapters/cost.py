@@ -25,6 +25,7 @@ from trnmodel.cost.tco import MONTHS, Cost
 from trnmodel.models.transformer import Transformer
 from trnmodel.result import tidy
 from trnmodel.search.chip_seconds import TokenCost
+from trnmodel.search.compare import percent
 from trnmodel.search.token_cost import TokenCosts
 from trnmodel.steps.request import Request
 from trnmodel.units import format_digits, format_within
@@ -33,10 +34,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PRINTED = ("hgx-h100", "hgx-h200", "hgx-b200", "gb200-nvl72", "mi300x-8")  # with a printed owner's hour
-LEAD = 0.95  # share of the draws from which a system is called the cheapest
 SPEED = "promised_tokens_per_s_per_user"
 ENDS = ("usd_per_mtoken", "usd_per_mtoken_low", "usd_per_mtoken_high")
 ENDS_OF, SHOWN = ("", "_low", "_high"), ("public", "ideal")
+CUSTOMER = "rented or bought"
 SELLERS = ["model", "seller", "date", "api_usd_per_mtoken", "api_generated_usd_per_mtoken", "source"]
 BARS = 4  # of a tornado
 INPUTS: Mapping[str, str] = {
@@ -79,13 +80,12 @@ def own_prices(texts: Iterable[str], owner: str, pricing: str, region: str) -> I
         raise UnanswerableError(" ".join(str(error).split())) from None
 
 
-def has_rivals(owned: TokenCosts, system: str) -> bool:
-    """Return whether a system has rivals with a cost; raise ImpossibleError unless it has a cost on public software."""
+def must_cost(owned: TokenCosts, system: str) -> None:
+    """Raise ImpossibleError unless a system has an owner's cost on public software."""
     one = owned[system, "public"]
     assert one.owned is not None  # they are owners' costs
     possible(bool(np.all(one.owned.valid)), f"an hour on system = {system!r} has no cost: {one.owned.reason}")
     possible(bool(np.all(one.valid)), f"{one.model.id} on system = {system!r}, public software: {one.reason}")
-    return compared(owned, "public")
 
 
 def rows(costs: TokenCosts, **columns: Any) -> pd.DataFrame:
@@ -118,13 +118,29 @@ def _row(one: TokenCost) -> dict[str, Any]:
 
 
 def bars(owned: TokenCosts, rented: TokenCosts) -> pd.DataFrame:
-    """Return the rows on public software with a cost, the cheapest to its owner first, owned above rented."""
+    """Return the rows on public software with a cost, cheapest to own first; sellers of tokens last.
+
+    A row of a company that sells tokens has its name in column `system`, and no range.
+    """
     import pandas as pd
 
-    table = pd.concat([rows(owned, paid="owned"), rows(rented, paid="rented")], ignore_index=True)
+    table = pd.concat([rows(owned, paid="owned"), rows(rented, paid=CUSTOMER)], ignore_index=True)
     table = table[(table.software == "public") & table.usd_per_mtoken.notna()]
     place = {name: i for i, name in enumerate(table.sort_values(["paid", ENDS[0]], kind="stable").system.unique())}
-    return table.assign(place=table.system.map(place)).sort_values(["place", "paid"], kind="stable", ignore_index=True)
+    table = table.assign(place=table.system.map(place)).sort_values(["place", "paid"], kind="stable", ignore_index=True)
+    sold = sellers({"": rented}).sort_values("api_generated_usd_per_mtoken", kind="stable")
+    price = dict.fromkeys(ENDS, sold.api_generated_usd_per_mtoken)
+    more = sold[["model"]].assign(paid=CUSTOMER, system="sold by " + sold.seller, software="public", **price)
+    return pd.concat([table, more.assign(basis="measured")], ignore_index=True) if len(more) else table
+
+
+def customer(costs: TokenCosts, system: str) -> TokenCost | None:
+    """Return what a customer who rents pays on public software: on a system, else on the cheapest with NeuronCores.
+
+    None where none of them has a published rent and keeps the promise.
+    """
+    some = [one for one in costs.of("public") if one.valid and (one.system.id == system or one.system.chip.core)]
+    return min(some, key=lambda one: (one.system.id != system, float(one.generated_usd_per_mtoken)), default=None)
 
 
 def compared(costs: TokenCosts, software: str) -> bool:
@@ -165,61 +181,78 @@ def all_of(shares: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat([pd.DataFrame({"which": [], "system": [], "share": []}), *shares], ignore_index=True)
 
 
-def shares(entries: Sequence[pd.DataFrame], under: str) -> Any:
-    """Return the chart of the `winners` of all contests; a sentence where nobody was compared."""
-    if not entries:
-        return Markdown("No two of these systems keep the promise at a known cost, so nobody wins.")
-    caption = "A bar of nearly one colour has a winner"
-    table = all_of([one.assign(which=f"{one.which.iloc[0]}: {_first(one)}") for one in entries if len(one)])
-    return charts.stacks(table, x="which", y="share", color="system", caption=caption, under=under)
-
-
-def _first(one: pd.DataFrame) -> str:
-    """Return who is the cheapest most often in a contest, and in which share of its draws."""
-    most = one.loc[one.share.idxmax()]
-    return f"{read_system(most.system).name} {most.share:.0%}"
-
-
-def who_wins(wins: pd.DataFrame) -> str:
-    """Return who is the cheapest in how many of the draws; below `LEAD` nobody wins.
+def shares(entries: Sequence[pd.DataFrame]) -> Any:
+    """Return the table of the `winners` of all contests, with a column for each; a sentence where nobody was compared.
 
     Examples
     --------
     >>> import pandas as pd
-    >>> who_wins(pd.DataFrame({"answer": ["hgx-h100", "hgx-h200"], "wins": [0.6, 0.4]}))
-    'nobody wins for sure; 8 x H100 SXM is the cheapest in 60% of the draws'
-    >>> who_wins(pd.DataFrame({"answer": ["hgx-h100", "hgx-h200"], "wins": [0.97, 0.03]}))
-    '8 x H100 SXM wins; it is the cheapest in 97% of the draws'
+    >>> one = pd.DataFrame({"which": "q", "system": ["hgx-h100", "hgx-h200"], "share": [0.004, 0.996]})
+    >>> shares([one]).frame.to_dict("records")
+    [{'system': 'hgx-h200', 'q': 'over 99 %'}, {'system': 'hgx-h100', 'q': 'under 1 %'}]
     """
-    first = wins.loc[wins.wins.idxmax()]
-    name, often = read_system(first.answer).name, f"is the cheapest in {first.wins:.0%} of the draws"
-    return f"{name} wins; it {often}" if first.wins >= LEAD else f"nobody wins for sure; {name} {often}"
+    if not entries:
+        return Markdown("No two of these systems keep the promise at a known cost, so nobody wins.")
+    table = all_of(entries)
+    wide = table.pivot_table(index="system", columns="which", values="share", sort=False)
+    order = wide.fillna(0).sum(axis=1).sort_values(ascending=False, kind="stable").index
+    shown = wide.loc[order].map(lambda share: percent(share) if share > 0 else "–").reset_index()
+    shown.columns.name = None
+    return charts.table(shown, caption="How often a token of each system is the cheapest", download="shares")
 
 
-def answer(one: TokenCost, wins: pd.DataFrame | None) -> str:
-    """Return the card: the owner's cost of a token on one system, who is the cheapest, and how sure that is."""
-    counted = one.owned is not None and "server as sold" not in one.owned.parts_usd
+def answer(own: TokenCost, rent: TokenCost | None, sold: pd.DataFrame) -> str:
+    """Return the card: what a customer pays who rents, what the cheapest seller asks and the owner pays, how sure.
+
+    Parameters
+    ----------
+    own : TokenCost
+        Cost to the owner of the chapter's system. [-]
+    rent : TokenCost or None
+        Cost to a `customer`; without one the card opens with the owner's. [-]
+    sold : pandas.DataFrame
+        The `sellers` of the model. [-]
+    """
+    first, counted = rent or own, own.owned is not None and "server as sold" not in own.owned.parts_usd
+    who = "a customer who rents" if rent else "the owner of"
+    seller = sold.loc[sold.api_generated_usd_per_mtoken.idxmin()] if len(sold) else None
+    others = []
+    if seller is not None:
+        asked = float(seller.api_generated_usd_per_mtoken)
+        others.append(rf"the seller {seller.seller} asks \${format_digits(asked, 3)}")
+    if rent:
+        usd = format_digits(float(own.generated_usd_per_mtoken), 3)
+        others.append(rf"the owner of {own.system.name} pays \${usd}")
     return card(
-        [float(one.generated_usd_per_mtoken), *map(float, one.ends(one.FIGURE))],
-        f"what a million generated tokens of `{one.model.id}`, prompts paid, cost the owner of {one.system.name} on "
+        [float(first.generated_usd_per_mtoken), *map(float, first.ends(first.FIGURE))],
+        f"what a million generated tokens of `{first.model.id}`, prompts paid, cost {who} {first.system.name} on "
         "public software at the promised speed",
         unit=r"\$/Mtok",
-        mark=str(one.basis),
+        mark=str(first.basis),
         rank="In comparison",
-        rival="" if wins is None else who_wins(wins),
-        alone="no other of these systems keeps the promise at a known cost" if wins is None else "",
+        rival=" and ".join(others),
+        alone="" if others else "nobody sells tokens of this model at a known price",
         proof="Check against prices that are not ours",
-        more="**How sure?** The range in brackets holds nine draws in ten of everything that is uncertain in software "
-        f"and prices. {_whose(one) * counted}"
-        f"\n\n{ledger.rests_on(one.stack.id)}",
+        more="**How sure?** The range in brackets holds nine of ten draws of software and prices. "
+        f"{_whose(own) * counted}{_bought(rent, seller)}\n\n{ledger.rests_on(first.stack.id)}",
     )
+
+
+def _bought(rent: TokenCost | None, seller: Any) -> str:
+    """Return how many times cheaper the cheapest seller is than renting; empty where either is missing."""
+    if rent is None or seller is None:
+        return ""
+    times = float(rent.generated_usd_per_mtoken) / float(seller.api_generated_usd_per_mtoken)
+    if times < 1:
+        return f" Renting {rent.system.name} is cheaper than buying tokens if it is busy all day."
+    return f" Renting costs {format_digits(times, 2)} times as much as buying tokens from the cheapest seller."
 
 
 def _whose(one: TokenCost) -> str:
     """Return who owns a chip whose parts we count, and that its cost is our estimate."""
     name, amazon = one.system.chip.name, one.system.chip.core is not None
     owns = f"The owner of a {name} is Amazon. " if amazon else ""
-    return f"{owns}Nobody publishes what a {name} costs; its price is our estimate."
+    return f"{owns}Nobody publishes what a {name} costs, so its price is our estimate."
 
 
 def movable(hours: Mapping[str, Cost]) -> list[str]:

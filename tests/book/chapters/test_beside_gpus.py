@@ -208,3 +208,43 @@ def test_grounds_say_who_leads_and_what_was_measured(side, runs):
     assert table["steps of this kind of model"][SYSTEM] == 0 < table["of other kinds"][SYSTEM]  # experts alone
     assert table.watts["tpu-v6e-pod"] == "not published"
     assert table.watts["hgx-h100"] == "of this chip"
+
+
+def test_standings_hold_the_ratio_and_say_what_drafts_do(side, costs, found):
+    """With one draw for all the range per dollar is the ratio, and without drafts Trainium makes less."""
+    joules = {c.system.id: c.energy() for c in side.at()}
+    pairs = tables.undrafted(MODEL, case.request(MODEL), SYSTEMS)
+    plain = [tm.plan(MODEL, case.request(MODEL), s, efficiencies=e).best for s, e in pairs]
+    asked = {(MODEL, "per chip"): side.at(), (MODEL, tables.NO_DRAFTS): plain}
+    same = {name: np.full(3, float(costs[name, "public"].generated_usd_per_mtoken)) for name in SYSTEMS}
+    table = tables.standing(asked, {MODEL: same}, {MODEL: joules}, {MODEL: found}, SYSTEM).set_index("terms")
+    ahead = tables.advantage(found, SYSTEM)
+    assert table[tables.TIMES]["per joule"] == pytest.approx(ahead[tables.JOULE])
+    assert table[f"{tables.TIMES}_low"]["per joule"] < ahead[tables.JOULE] < table[f"{tables.TIMES}_high"]["per joule"]
+    dollar = table.loc["per owner's dollar", [tables.TIMES, f"{tables.TIMES}_low", f"{tables.TIMES}_high"]]
+    assert dollar.astype(float).to_numpy() == pytest.approx(ahead[tables.DOLLAR])
+    assert table[tables.TIMES][tables.NO_DRAFTS] < table[tables.TIMES]["per chip"]
+    shown = tables.shown_standing(table.reset_index())
+    assert shown.count("\n") == 5
+    said = tables.answer(table.reset_index(), {MODEL: side, "other": side}, SYSTEM)
+    assert "if neither runs drafts" in said
+    assert "no comparison" in tables.answer(table.reset_index()[:0], {MODEL: side, "other": side}, SYSTEM)
+
+
+def test_four_systems_at_most_are_drawn(side):
+    shown = tables.few(side, SYSTEM)
+    assert shown[0] == SYSTEM
+    assert shown[1] == "trn2.48xlarge"
+    assert tables.best_rival(side) in shown
+    assert shown[-1] == "tpu-v6e-pod"
+
+
+def test_grounds_say_from_where_drafts_are_taken_over(side, runs):
+    steps = tables.measured_steps(*runs)
+    drafts = (
+        tables.grounds(side, {c.system.id: c.energy() for c in side.at()}, steps, "dense").set_index("system").drafts
+    )
+    assert drafts[SYSTEM] == "yes, from Trainium2"
+    assert drafts["trn2.48xlarge"] == "yes, its own"
+    assert drafts["gb200-nvl72"] == "no, faster without"
+    assert drafts["tpu-v6e-pod"] == "none documented"
