@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from trnbook import charts
 from trnbook.chapters import common, guard
-from trnbook.charts.language import called
+from trnbook.charts.display import alt as draw
+from trnbook.charts.language import called, colours
 from trnbook.drawings.amounts import name_of, number, seconds
 from trnbook.drawings.svg import Accent, Drawing, text
 from trnbook.drawings.timelines import SAID, TALL, Scale, axis, box, legend, row_name
@@ -32,6 +34,8 @@ ORDER = (*dict.fromkeys([*MECHANISMS, *TRAINING_MECHANISMS]),)
 ORDER = (*(name for name in ORDER if name != LAST), LAST)
 SAME = 1e-6  # change of a prediction below which no constant moved it
 MOVED, UNMOVED = "moves", "does not move"
+ALL = "all of them"
+MOST_DRAWN = 20.0  # speedup beyond which a pair is in the file alone
 
 
 def answer(tables: Mapping[str, SoftwareGap], plans: Mapping[str, Choice | None]) -> str:
@@ -45,6 +49,8 @@ def answer(tables: Mapping[str, SoftwareGap], plans: Mapping[str, Choice | None]
     if c and c.valid:
         low, high = (float(end) for end in c.ends(c.FIGURE))
         times = lost(gap), ideal / high, ideal / low
+    made = {kind: gap.end(kind).value for kind in gap.kinds[::-1]}
+    on = [f"on {kind} software {format_digits(value, 3)}" for kind, value in made.items() if 0 < value < np.inf]
     return common.card(
         times,
         f"what ideal software makes per chip over what public software makes, `{model}` on {gap.system.name}",
@@ -52,6 +58,7 @@ def answer(tables: Mapping[str, SoftwareGap], plans: Mapping[str, Choice | None]
         mark=str(c.basis) if c and c.valid else "extrapolated",
         rival=f"{_times(lost(other))} with `{first}`",
         proof="Check: what changes of software gained",
+        more=f"`{model}` makes, in tokens/s per chip, {', '.join(on[:-1])} and {on[-1]}." if len(on) > 1 else "",
     )
 
 
@@ -63,15 +70,50 @@ def lost(gap: SoftwareGap) -> float:
 def _times(ratio: float) -> str:
     """Return a ratio in words.
 
-    >>> _times(4.08), _times(float("inf"))
-    ('4.1 times', 'no promise kept on public software')
+    >>> _times(4.08), _times(1.023), _times(float("inf"))
+    ('4.1 times', '1.02 times', 'no promise kept on public software')
     """
-    return f"{format_digits(ratio, 2)} times" if np.isfinite(ratio) else "no promise kept on public software"
+    digits = 2 if ratio >= gaps.FEW else 3
+    return f"{format_digits(ratio, digits)} times" if np.isfinite(ratio) else "no promise kept on public software"
 
 
-def waterfall(gap: SoftwareGap, under: str) -> alt.LayerChart:
-    """Return the waterfall of a gap; `under` says what was asked."""
-    return gaps.waterfall(gap, under)
+def lost_by_mechanism(gap: SoftwareGap, under: str) -> alt.LayerChart:
+    """Return a bar for each mechanism from one to its factor, and one for all; on an axis of powers lengths add up.
+
+    Where a stage keeps no promise there are no such factors, and the stages themselves are drawn.
+    """
+    losses = _losses(gap)
+    every = pd.Series([*losses.values(), lost(gap)], dtype=float)
+    if not (np.isfinite(every) & (every > 0)).all():
+        return gaps.waterfall(gap, under)
+    some = {name: loss for name, loss in losses.items() if not 1 / gaps.LEAST <= loss <= gaps.LEAST}
+    some = dict(sorted(some.items(), key=lambda one: -one[1]))
+    rows = [(name.removesuffix(" of experts"), loss, "one mechanism") for name, loss in some.items()] + [
+        (ALL, lost(gap), ALL)
+    ]
+    frame = pd.DataFrame(rows, columns=["which", "times_less_throughput", "cost"])
+    most = next(iter(some), "")
+    title = f"Most is lost to {most}: {_times(some[most])}" if most and some[most] > 1 else gaps.claim(gap)
+    return charts.waterfall(
+        frame.assign(
+            before=1.0, label=[_times(loss) for loss in frame.times_less_throughput], basis=gap.stages[-1].basis
+        ),
+        before="before",
+        x="times_less_throughput",
+        y="which",
+        color="cost",
+        label="label",
+        caption=title,
+        under=under,
+    )
+
+
+def _losses(gap: SoftwareGap) -> dict[str, float]:
+    """Return the factor of each mechanism on the whole way from ideal to public software, in the order of the walk."""
+    losses = dict.fromkeys([one.mechanism for one in gap.stages[1:]], 1.0)
+    for one in gap.stages[1:]:
+        losses[one.mechanism] *= gap.loss(one)
+    return losses
 
 
 def must_fit(plans: Mapping[str, Choice | None], system: str) -> None:
@@ -166,24 +208,37 @@ def parts(step: Step) -> dict[str, float]:
     return dict(zip(PARTS, (busy, device - busy, fixed), strict=True))
 
 
-def factors(tables: Mapping[str, SoftwareGap]) -> pd.DataFrame:
-    """Return how many times each mechanism costs on the way from ideal to public software, by gap.
+def factors(tables: Mapping[tuple[str, str, str], SoftwareGap]) -> pd.DataFrame:
+    """Return how many times each mechanism costs on the way from ideal to public software, a row for each gap.
+
+    Parameters
+    ----------
+    tables : mapping of (str, str, str) to SoftwareGap
+        Gaps by model, system and task. [-]
 
     Returns
     -------
     table : pandas.DataFrame
-        mechanism, and a column for each gap: the product of its losses, NaN where the gap does not have it. What loses
-        nothing in any gap has no row; the last row is the whole gap. [-]
+        model, system, task, and a column for each mechanism: the product of its losses, NaN where the gap does not have
+        it. What loses nothing in any gap has no column; the last column is the whole gap. [-]
     """
-    columns: dict[str, list[float]] = {}
-    for name, gap in tables.items():
-        losses = dict.fromkeys([one.mechanism for one in gap.stages[1:]], 1.0)
-        for one in gap.stages[1:]:
-            losses[one.mechanism] *= gap.loss(one)
-        columns[name] = [losses.get(mechanism, np.nan) for mechanism in ORDER] + [lost(gap)]
-    table = pd.DataFrame({"mechanism": [*ORDER, "all of them"]} | columns).round(2)
-    costs = table.drop(columns="mechanism").fillna(1.0).ne(1.0).any(axis=1)
-    return table[costs].reset_index(drop=True)
+    rows = [
+        dict(zip(("model", "system", "task"), key, strict=True)) | _losses(gap) | {ALL: lost(gap)}
+        for key, gap in tables.items()
+    ]
+    named = ["model", "system", "task"]
+    table = pd.DataFrame(rows, columns=[*named, *ORDER, ALL])
+    table[[*ORDER, ALL]] = table[[*ORDER, ALL]].round(2)
+    costs = table[[*ORDER, ALL]].fillna(1.0).ne(1.0).any()
+    # a column that is named padding would print as a share
+    return table[[*named, *costs.index[costs]]].rename(columns={"padding": "padding of graphs"})
+
+
+def by_batch(steps: Mapping[str, Step], promise_s: float) -> pd.DataFrame:
+    """Return times of steps by batch, a line for each, and one at the time that a promise leaves per token [s]."""
+    frames = [one.to_frame()[["batch", "time_s"]].assign(line=name) for name, one in steps.items()]
+    promise = frames[0].assign(time_s=promise_s, line="promise")
+    return pd.concat([promise, *frames], ignore_index=True)
 
 
 def dial(
@@ -203,9 +258,10 @@ def dial(
     Returns
     -------
     table : pandas.DataFrame
-        which, model, share_of_ideal with `_low` and `_high` (NaN for rivals); what breaks its promise has no row. [-]
+        which, model, share_of_ideal with `_low` and `_high`; what breaks its promise has no row. [-]
     """
     rows, name = list[dict[str, Any]](), read_system(system).chip.name
+    columns = ["which", "model", "share_of_ideal", "share_of_ideal_low", "share_of_ideal_high"]
     for model, kinds in plans.items():
         ideal = kinds["ideal"]
         if ideal is None or not ideal.valid:
@@ -214,28 +270,44 @@ def dial(
         for kind, c in kinds.items():
             if c is not None and c.valid and kind != "ideal":
                 made, low, high = (float(x) / whole for x in c.banded(c.FIGURE).values())
-                row = {"which": f"{name}, {kind}", "model": model, "share_of_ideal": made}
-                rows.append(row | {"share_of_ideal_low": low, "share_of_ideal_high": high})
+                row = {"which": f"{name}, {kind}", "model": model}
+                rows.append(row | dict(zip(columns[2:], (made, low, high), strict=True)))
         for c in (c for c in rivals[model].at() if c.valid):
             row = {"which": f"ties with {called(c.system.id)}", "model": model}
-            rows.append(row | {"share_of_ideal": c.tokens_per_s_per_chip / whole})
-    columns = ["which", "model", "share_of_ideal", "share_of_ideal_low", "share_of_ideal_high"]
+            made, low, high = (float(x) / whole for x in c.banded(c.FIGURE).values())
+            rows.append(row | dict(zip(columns[2:], (made, low, high), strict=True)))
     return pd.DataFrame(rows, columns=columns)
 
 
 def beaten(table: pd.DataFrame, model: str) -> str:
-    """Return as a title how many rivals the public software of a system beats with a model.
+    """Return as a title how many rivals lie within the range of a system's public software with a model.
 
-    >>> rows = {"which": ["X, public", "ties with A", "ties with B"], "model": "m", "share_of_ideal": [0.3, 0.2, 0.4]}
-    >>> beaten(pd.DataFrame(rows), "m")
-    'Public software beats 1 of 2 rivals with m'
+    >>> rows = pd.DataFrame({"which": ["X, public", "ties with A", "ties with B"], "model": "m"})
+    >>> rows = rows.assign(share_of_ideal_low=[0.1, 0.3, 0.6], share_of_ideal_high=[0.4, 0.5, 0.9])
+    >>> beaten(rows, "m")
+    'With m, public software overlaps 1 of 2 rivals'
     """
-    at = table[table.model == model].set_index("which").share_of_ideal
-    rivals = at[at.index.str.startswith("ties with ")]
-    reached = at[at.index.str.endswith(", public")].max()
-    if not len(rivals) or np.isnan(reached):
+    at = table[table.model == model]
+    rivals = at[at.which.str.startswith("ties with ")]
+    public = at[at.which.str.endswith(", public")]
+    if rivals.empty or public.empty:
         return f"Not both sides keep the promise with {model}"
-    return f"Public software beats {int((rivals < reached).sum())} of {counted(len(rivals), 'rival')} with {model}"
+    low, high = float(public.share_of_ideal_low.iloc[0]), float(public.share_of_ideal_high.iloc[0])
+    meet = (rivals.share_of_ideal_low <= high) & (rivals.share_of_ideal_high >= low)
+    return f"With {model}, public software overlaps {int(meet.sum())} of {counted(len(rivals), 'rival')}"
+
+
+def with_bands(chart: alt.LayerChart, table: pd.DataFrame) -> alt.LayerChart:
+    """Return the chart of `dial` with the range of public software shaded over its whole height, a shade per model."""
+    public = table[table.which.str.endswith(", public")]
+    names = [str(name) for name in table.model.unique()]
+    for name, colour in zip(names, colours(names), strict=True):
+        ends = public[public.model == name][["share_of_ideal_low", "share_of_ideal_high"]].to_dict("records")
+        if ends:
+            shade = draw.Chart(draw.InlineData(values=ends)).mark_rect(color=colour, opacity=0.13)
+            x = draw.X(field="share_of_ideal_low", type="quantitative")
+            chart.layer.insert(0, shade.encode(x=x, x2=draw.X2("share_of_ideal_high")))
+    return chart
 
 
 def listed(support: Support) -> str:
@@ -272,11 +344,24 @@ def pairs(validation: pd.DataFrame) -> pd.DataFrame:
     return rows[names].sort_values("prediction", ascending=False, kind="stable", ignore_index=True)
 
 
+def within_reach(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """Return the pairs that a chart draws, and in words how many lie beyond its axes.
+
+    >>> few = pd.DataFrame({"measured_speedup": [1.5, 200.0], "predicted_speedup": [1.0, 90.0]})
+    >>> within_reach(few)[1]
+    'beyond 20: one'
+    """
+    near = table[["measured_speedup", "predicted_speedup"]].max(axis=1) <= MOST_DRAWN
+    beyond = int((~near).sum())
+    words = {0: "none", 1: "one"}.get(beyond, str(beyond))
+    return table[near], f"beyond {MOST_DRAWN:.0f}: {words}"
+
+
 def closed() -> pd.DataFrame:
     """Return how much published changes of each cause gained, the greatest median first."""
     table = before_after.closed().rename(columns={"sources": "pages", "share_closed": "share_faster"})
     columns = ["cause", "pairs", "pages", "least", "median", "greatest", "share_faster"]
-    return table[columns].sort_values("median", ascending=False, kind="stable", ignore_index=True)
+    return table[columns].round(2).sort_values("median", ascending=False, kind="stable", ignore_index=True)
 
 
 def every_pair() -> pd.DataFrame:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import trnmodel as tm
+from trnbook import charts
 from trnbook.chapters import software as tables
 from trnbook.shared import case
 from trnmodel.arguments import UnanswerableError
@@ -78,12 +79,22 @@ def test_the_drawing_has_a_row_for_each_kind_in_one_scale(steps):
 
 def test_factors_multiply_to_the_whole_gap(gap):
     run = tm.training_gap("llama-3.1-8b", "trn2.48xlarge", tokens=1e12, chips=64)
-    table = tables.factors({"request": gap, "run": run}).set_index("mechanism")
-    for name, one in (("request", gap), ("run", run)):
-        assert table[name]["all of them"] == round(one.lost(), 2)
-        assert table[name].drop("all of them").prod() == pytest.approx(one.lost(), rel=0.03)  # of two digits each
-    assert np.isnan(table.request["overlap"])
-    assert "precision" not in table.index  # one format on every kind of software
+    table = tables.factors({(LLAMA, SYSTEM, "serving"): gap, ("llama-3.1-8b", "trn2.48xlarge", "training"): run})
+    table = table.set_index("task").drop(columns=["model", "system"])
+    for task, one in (("serving", gap), ("training", run)):
+        assert table["all of them"][task] == round(one.lost(), 2)
+        assert table.loc[task].drop("all of them").prod() == pytest.approx(one.lost(), rel=0.03)  # of two digits each
+    assert np.isnan(table.overlap["serving"])
+    assert "precision" not in table  # one format on every kind of software
+
+
+def test_bars_of_mechanisms_begin_at_one_and_multiply_to_the_last(gap):
+    chart = tables.lost_by_mechanism(gap, "").to_dict()
+    (rows,) = chart["datasets"].values()
+    *each, last = [row["times_less_throughput"] for row in rows]
+    assert {row["before"] for row in rows} == {1.0}
+    assert each == sorted(each, reverse=True)
+    assert np.prod(each) == pytest.approx(last, rel=0.02)  # what costs nothing has no bar
 
 
 def test_shares_are_ratios_of_plans_to_the_ideal_one(turned):
@@ -95,10 +106,23 @@ def test_shares_are_ratios_of_plans_to_the_ideal_one(turned):
     ends = [public.share_of_ideal_low, public.share_of_ideal, public.share_of_ideal_high]
     assert ends == pytest.approx([low / whole, plans["public"].tokens_per_s_per_chip / whole, high / whole])
     for c in rivals.at():
-        assert at.share_of_ideal[f"ties with {c.system.name}"] == pytest.approx(c.tokens_per_s_per_chip / whole)
-    assert at.share_of_ideal_low.notna().sum() == 2
-    beaten = (at.share_of_ideal.filter(like="ties") < public.share_of_ideal).sum()
-    assert tables.beaten(table, LLAMA) == f"Public software beats {beaten} of 2 rivals with {LLAMA}"
+        row = at.loc[f"ties with {c.system.name}"]
+        assert row.share_of_ideal == pytest.approx(c.tokens_per_s_per_chip / whole)
+        assert row.share_of_ideal_low < row.share_of_ideal < row.share_of_ideal_high
+    assert tables.beaten(table, LLAMA) == f"With {LLAMA}, public software overlaps 2 of 2 rivals"
+
+
+def test_the_range_of_public_software_is_shaded(turned):
+    table, *_ = turned
+    chart = charts.ranges(table, x="share_of_ideal", y="which", color="model", caption="A claim")
+    marks = [layer["mark"]["type"] for layer in tables.with_bands(chart, table).to_dict()["layer"]]
+    assert (marks[0], marks.count("rect")) == ("rect", 1)
+
+
+def test_a_line_by_batch_has_the_promise_beside_it(steps):
+    rows = tables.by_batch({"a": steps[LLAMA]["public"]}, 0.05)
+    assert rows.groupby("line").size().to_dict() == {"a": 1, "promise": 1}
+    assert rows.time_s[rows.line == "promise"].tolist() == [0.05]
 
 
 def test_what_breaks_its_promise_has_no_share(turned):
@@ -161,4 +185,4 @@ def test_what_no_longer_streams_has_no_ideal_plan():
     gap = tm.software_gap(LLAMA, tm.Request(4096, 512, tokens_per_s_per_user=1e5), SYSTEM)
     assert gap.stages[0].reason
     assert np.isnan(tables.lost(gap))
-    assert "all of them" not in set(tables.factors({"x": gap}).mechanism)
+    assert "all of them" not in tables.factors({(LLAMA, SYSTEM, "serving"): gap})
