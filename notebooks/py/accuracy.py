@@ -14,7 +14,7 @@
 
 # %% tags=["parameters"]
 question: str = "time per output token"
-on_chip: str = "all chips"
+on_chip: str = "Trainium2"
 
 # %% tags=["hide-input"]
 import pandas as pd
@@ -33,25 +33,33 @@ unseen = errors.left_out()
 by_chip = errors.by_chip(unseen)
 
 # %% tags=["hide-input"]
-Markdown(tables.answer(by_chip, question))
+display(
+    Markdown(tables.answer(by_chip, question, on_chip)),
+    charts.table(
+        tables.quoted(by_chip, on_chip),
+        caption=f"Errors on {on_chip}, page left out: half stay below the median, nine in ten below P90",
+        download="quoted",
+    ),
+)
 
 # %% tags=["hide-input"]
+drawn, beyond = tables.near(tables.points(unseen))
 explorer.measured_and_predicted(
-    tables.points(unseen),
+    drawn,
     by_chip,
     question,
     on_chip,
-    caption="Most predictions of unseen pages lie near the line",
-    under="a point is one configuration, predicted without its page; hover for model and page",
-)
+    caption="Each point is one prediction of an unseen page",
+    under=f"on the line it is right; {beyond} beyond the axes; hover for model and page",
+).properties(height=210)
 
 # %% [markdown]
 # A *page* is one web page, paper or log with measurements. A *configuration* is one question to the model: machine, software, model, batch and
 # lengths, however often they were printed. An *encoder* is a model that reads and writes no answer.
 #
-# Choose a question and a chip above the chart. A point below the line ran slower than predicted, or made more if it is a rate. The words
-# below the chart give the error, and the number of configurations and pages that it rests on. A middle error near zero can hide a leaning: every time
-# per output token beyond a tenth of a second is predicted too low.
+# Below the line a time took longer than predicted, and a rate was higher. The words below the chart
+# give the error, and the number of configurations and pages that it rests on. A middle error near zero can hide a leaning: every time per output token
+# beyond a tenth of a second took longer than predicted, most of them more than twice as long.
 #
 # ## Check: the errors, question by question
 #
@@ -63,14 +71,15 @@ explorer.measured_and_predicted(
 rows = tm.validation()  # every published measurement beside its prediction
 charts.table(
     tables.questions(rows, unseen),
-    caption="Errors as fitted and with the page left out, beside a naive rival",
+    caption="Errors as fitted and with the page left out, beside a simple regression",
     download="questions",
 )
 
 # %% [markdown]
-# *P90* is the error that nine in ten stay below. *Share inside* counts the configurations that lie inside their own 90 % band. The
-# *naive* rival is a regression on bytes, operations and layers, fitted to the same rows; for power it is three quarters of the rated watts.
-# *Noise* is how far repeats of one configuration lie apart, which no model can beat.
+# *P90* is the error that nine in ten stay below. *Share inside its band* counts the configurations that lie inside their own 90 % band. The *simple
+# regression* is on bytes, operations and layers, and fitted to the same rows; for power it is three quarters of the rated watts. *Share by which
+# repeats differ* compares the highest with the lowest value of one configuration, for the few that were printed several times. An error is measured
+# from the middle of the repeats, and most configurations were printed once. So an error can be smaller than that spread.
 #
 # The errors differ by chip, since most pages are of Trainium2. Of Trainium3 we found few public measurements, and none of a server. More than half of
 # the steps of training are of GPUs and TPUs. All watts are of GPUs, because we found no power of a Trainium chip under a known load.
@@ -93,8 +102,8 @@ charts.table(
 #    names none, the chip's own software of today is asked, and the band grows.
 # 3. **The public function answers.** Nothing is adjusted afterwards.
 #
-# With $p$ predicted and $m$ measured, the error of a row is $e = p/m - 1$. Rows that ask the same question vote once, with their middle error. What the tables call the error of a kind is the median size over all its
-# questions.
+# With $p$ predicted and $m$ measured, the error of a row is $e = p/m - 1$. Rows that ask the same question vote once, with their middle error.
+# The tables drop the signs of these errors and print the median.
 #
 # **By hand.** A step of 9.4 ms is predicted, and 10.0 ms are measured. The error is $9.4 / 10.0 - 1 = -6\ \%$. Now take a published one: a page
 # on DeepSeek-V3, with all 64 logical cores of a trn2.48xlarge and graphs for 512 tokens. It prints four steps for four batches.
@@ -107,7 +116,7 @@ ask = {"batch": page.batch.astype(int), "context": 300, "max_context": 512, "pre
 step = tm.decode_step(*where, **ask, efficiencies="vllm-neuron-2026")
 assert abs(1000 * step.time_s / page.predicted - 1).max() < 1e-6  # what tm.validation() printed
 
-# %%
+# %% tags=["hide-input"]
 ideal = tm.decode_step(*where, **ask, efficiencies="ideal")
 charts.lines(
     tables.lines_of_page(page, step, ideal),
@@ -193,14 +202,13 @@ charts.table(
 # * **Single rows are far off,** by several times. They stay in, and Evidence lists the sources that carry most of the error.
 # * **We know no measured server of Trainium3.** What this book says of one rests on kernels, on a few steps, and on the software of Trainium2.
 #
-# Of the published rows that have a prediction, those count that are no second print of the same run and no percentile beside their median. A time
-# that is rounded to a quarter of itself does not count either. No row is set aside because of its error.
-
-# %% [markdown]
+# We count each run once, and only medians. No row is set aside because of its error.
+#
 # ## What moves the answer, and what is left out
 #
 # The software that ran moves a prediction most, as the third row of the table above shows. Name your engine and its release before you trust a
-# time. After that come the kind of model, the chip and, last, the model itself: leaving out a model costs far less than leaving out its page.
+# time. After that come the kind of model, the chip and, last, the model itself. For decode steps and first tokens, leaving out a model costs less than
+# leaving out its page. For steps of training on Trainium it costs more.
 #
 # Prices and quality are not judged here, for they have no measurements of this kind. Failures are compared with printed uptimes in
 # [the chapter on failures](goodput.ipynb), and the serving of GPUs in [the chapter on GPUs](beside-gpus.ipynb).
@@ -208,8 +216,9 @@ charts.table(
 # %% [markdown]
 # ```{admonition} Takeaway
 # :class: tip
-# Look up the error of your kind of question with the page left out, and no other. In the median, steps of training and kernels are known to less
-# than a tenth and steps of dense models to a seventh. Servers, queues and mixtures of experts are known to a factor, which their bands print.
+# Look up the error of your question on your chip with the page left out, and no other. In the median, steps of dense models are known to a seventh, and
+# steps of training to a sixth or better on each chip. Kernels are known to a few percent on Trainium3 and only to a third on Trainium2. Mixtures of
+# experts are missed by about half. A server's throughput on Trainium2 is known to a quarter, and one in ten is missed by more than a factor of two.
 # ```
 
 # %% [markdown]
@@ -250,6 +259,12 @@ charts.table(
 # * **No question.** Prices, shares that follow from another row, and parts of a run are no time that a user meets. Pictures and speech have no model
 #   here.
 # ```
+#
+# ```{admonition} Why do first tokens on Trainium3 look so bad?
+# :class: dropdown
+# There are two of them. One page prints a prompt of seven tokens in its table and of 640 tokens in its text. We read pages from their cells, so the
+# prediction is far too low; with the longer prompt it is half too high. The cell below checks this.
+# ```
 
 # %% tags=["hide-input"]
 files = {
@@ -265,8 +280,12 @@ files = {
 display(*(charts.table(frame, caption=name, download=stem, file_only=True) for name, (frame, stem) in files.items()))
 
 # %% tags=["hide-input"]
+two = tables.read_both_ways("trainium3", "gpt-oss-20b")
+assert two.error.round(2).to_dict() == {"cells": -0.79, "stated": 0.52}, "the words on first tokens of Trainium3"
 slow = tables.points(unseen).query("question == 'time per output token' and measured > 0.1")
-assert (slow.predicted < slow.measured).all(), "the words below the first chart"
+longer = slow.measured / slow.predicted
+assert longer.min() > 1, "the words below the first chart"
+assert longer.median() > 2, "the words below the first chart"
 bounds = tables.lab_table("other_chips_bounds")
 assert (bounds.quartile_high <= 1).all(), "a measured time beats the ideal machine"
 others = {

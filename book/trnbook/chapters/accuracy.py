@@ -13,6 +13,7 @@ from trnbook.shared.errors import (
     CHIPS,
     COVERAGE,
     OTHER,
+    PAGES,
     QUESTIONS,
     RUNS,
     by_chip,
@@ -28,6 +29,7 @@ from trnmodel.evidence.tables import table as lab_table
 from trnmodel.models.transformer import model
 from trnmodel.steps.answers import Step
 from trnmodel.units import MS
+from trnmodel.units import counted as counted_words
 
 _FOLDER = DATA / "evidence"
 BLIND, FITS = (_FOLDER / f"{name}.csv" for name in ("blind", "residuals"))
@@ -42,6 +44,11 @@ TITLES = {  # names of a model's parts in the table of blind errors
     "share of HBM": "share of HBM",
     "bytes": "bytes read",
 }
+QUOTED = (
+    *("time per output token", "first token", "time per output token under load", "first token in a queue"),
+    *("throughput", "whole request", "step of training"),
+)
+FAR = 10.0  # times the 99th percentile of a question: a point beyond it would squeeze all others
 KINDS = {"dense": "dense", "expert": "experts", "hybrid": "hybrids"}
 _OF_GROUP = {  # of the intervals that were held to a page left out
     **dict.fromkeys(("decode", "expert-decode"), "time per output token"),
@@ -124,9 +131,9 @@ def questions(validated: pd.DataFrame, left: pd.DataFrame) -> pd.DataFrame:
     apart = (1 + repeats.max()) / (1 + repeats.min()) - 1
     columns = {
         "fitted_median_error": fitted,
-        "share_inside": _held(),
-        "naive_median_error": _naive(),
-        "noise_median_error": apart[apart > 1e-6].groupby("question").median(),
+        "share_inside_its_band": _held(),
+        "median_error_of_a_simple_regression": _naive(),
+        "share_by_which_repeats_differ": apart[apart > 1e-6].groupby("question").median(),
     }
     order = ["configurations", "pages", "fitted_median_error", "left_out_median_error", "p90_error", *list(columns)[1:]]
     named = table.rename(columns={"median_error": "left_out_median_error"}).assign(**columns)
@@ -238,7 +245,7 @@ def products_sentence() -> str:
     errors = products()
     return (
         "Matrix products on Trainium3 were predicted blind, too: half of them were within "
-        f"{errors['blind_median']:.1%}, and the worst was {errors['blind_worst']:+.0%} off."
+        f"{errors['blind_median']:.1%}, and the worst prediction missed by {abs(errors['blind_worst']):.0%}."
     )
 
 
@@ -290,8 +297,8 @@ def funnel(judged: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame([{"step": step, "rows": int(n), "others": why} for step, (n, why) in steps.items()])
 
 
-def answer(errors: pd.DataFrame, question: str) -> str:
-    """Return the card that opens the chapter: the error of a question, the best and the worst, and how sure that is.
+def answer(errors: pd.DataFrame, question: str, chip: str) -> str:
+    """Return the card that opens the chapter: the error of a question on a chip, and the best and worst beside it.
 
     Parameters
     ----------
@@ -299,22 +306,84 @@ def answer(errors: pd.DataFrame, question: str) -> str:
         What `by_chip` returns. [-]
     question : str
         A key of `QUESTIONS`. [-]
+    chip : str
+        One of `CHIPS`; where it has no such measurement, all chips answer. [-]
     """
-    rows = errors[(errors.chip == ANY) & (errors.question != OTHER)].set_index("question")
+    asked = errors[errors.question != OTHER].set_index("question")
+    rows = asked[asked.chip == chip]
+    if question not in rows.index:
+        rows = asked[asked.chip == ANY]
     own, best, worst = rows.loc[question], rows.median_error.idxmin(), rows.median_error.idxmax()
-    held = pd.read_csv(COVERAGE)
-    held = held[held.split.eq(SOURCE) & held.of.eq("all")].iloc[0]
+    held = _held().get(question, np.nan)
+    sure = (
+        f"Of all measured {_plural(question)}, {held:.0%} lie inside the 90 % band of their prediction. "
+        if held == held
+        else ""
+    )
     return common.card(
         f"{own.median_error:.0%}",
-        f"the median error of a predicted {question} on a page of measurements that the model had not seen. "
+        f"the median error of a predicted {question} on {own.chip}, on pages that the model had not seen. "
         f"Nine in ten are within {own.p90_error:.0%}",
         mark="measured",
         rank="In comparison",
         rival=f"{rows.median_error[best]:.0%} for a {best}, {rows.median_error[worst]:.0%} for a {worst}",
         proof="Check: the errors, question by question",
-        more=f"**How sure?** Over all questions, {held.inside:.0%} of the measurements lie inside the 90 % band of "
-        "their prediction.",
+        more=f"**How sure?** {sure}The error rests on {counted_words(own.configurations, 'configuration')} of "
+        f"{counted_words(own.pages, 'page')}.",
     )
+
+
+def _plural(question: str) -> str:
+    """Return the plural of a question.
+
+    >>> _plural("time per output token"), _plural("pass of an encoder"), _plural("first token")
+    ('times per output token', 'passes of an encoder', 'first tokens')
+    """
+    first, _, rest = question.partition(" ")
+    if first in ("first", "whole"):
+        second, _, rest = rest.partition(" ")
+        return f"{first} {second}s {rest}".strip()
+    return f"{first}{'es' if first.endswith('s') else 's'} {rest}".strip()
+
+
+def quoted(errors: pd.DataFrame, chip: str) -> pd.DataFrame:
+    """Return what a buyer adds to a predicted figure of a chip: errors of the questions on servers and runs.
+
+    Parameters
+    ----------
+    errors : DataFrame
+        What `by_chip` returns. [-]
+    chip : str
+        One of `CHIPS`. [-]
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        question, median_error, p90_error, configurations, pages. [-]
+    """
+    rows = errors[errors.chip.eq(chip) & errors.question.isin(QUOTED)].set_index("question")
+    names = ["median_error", "p90_error", "configurations", "pages"]
+    return rows.reindex([name for name in QUOTED if name in rows.index])[names].reset_index()
+
+
+def near(drawn: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """Return points without those far beyond nearly all others of their question, and how many these are in words.
+
+    >>> rows = pd.DataFrame({"question": "kernel", "measured": [1.0] * 200 + [50.0]})
+    >>> near(rows)[1]
+    'one point'
+    """
+    most = drawn.groupby("question").measured.transform(lambda size: FAR * size.quantile(0.99))
+    beyond = int((drawn.measured > most).sum())
+    words = {0: "no point", 1: "one point"}.get(beyond, f"{beyond} points")
+    return drawn[drawn.measured <= most], words
+
+
+def read_both_ways(chip: str, name: str) -> pd.DataFrame:
+    """Return the first token of a model on a chip as its page's cells have it, and with what the page's words add."""
+    pages = pd.read_csv(PAGES)
+    rows = pages[pages.chip.eq(chip) & pages.model.eq(name) & pages.meaning.eq("prefill")]
+    return rows.set_index("reading")[["prompt", "measured", "error"]]
 
 
 def shown(judged: pd.DataFrame, rows: Iterable[str]) -> pd.DataFrame:

@@ -45,7 +45,7 @@ def measured_and_predicted(
     ]
     drawn = _drawn(points, kinds)
     place = {
-        "x": _log(alt.X, "m", "Measured, in the unit of the prediction", padding=12),
+        "x": _log(alt.X, "m", None, padding=12),
         "y": _log(alt.Y, "p", None, padding=12),
     }
     names = list(CHIPS[1:])
@@ -56,10 +56,12 @@ def measured_and_predicted(
     ends = drawn.transform_aggregate(a="min(m)", b="max(m)").transform_fold(["a", "b"], as_=["end", "m"])
     axis = json.dumps([f"Predicted [{QUESTIONS[kind]}]" for kind in kinds])
     titled = alt.Chart(alt.InlineData(values=[{}])).transform_calculate(told=f"{axis}[question]")
+    unit = json.dumps([f"Measured [{QUESTIONS[kind]}]" for kind in kinds])
     layers = [
         ends.mark_line(color=GREY, strokeWidth=1.5).encode(x=place["x"], y=_log(alt.Y, "m", None, padding=12)),
         drawn.mark_point(filled=True, size=42, opacity=0.75).encode(**place, color=colour, tooltip=_tips()),
         alt.layer(_lines(titled, -12, 12)),
+        alt.layer(_text_mark(alt.Chart(alt.InlineData(values=[{}])), f"{unit}[question]", 36, 12, 0)),
         alt.layer(*_said(errors, kinds)),
     ]
     return _finished(alt.layer(*layers).add_params(*params), caption, under)

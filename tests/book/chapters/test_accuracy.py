@@ -39,7 +39,7 @@ def printed(group, split):
 def test_a_question_of_one_group_has_the_error_that_the_lab_wrote(judged, unseen, question, group):
     found = study.questions(judged, unseen).set_index("question").loc[question]
     assert found.left_out_median_error == pytest.approx(printed(group, "page left out"), rel=1e-3)
-    assert 0 < found.share_inside <= 1
+    assert 0 < found.share_inside_its_band <= 1
 
 
 def test_each_question_has_one_line(judged, unseen):
@@ -154,3 +154,34 @@ def test_errors_that_are_sizes_have_no_sign():
     frame = pd.DataFrame({"mean_error": [0.1234], "error": [0.1234], "times_target": [2.5], "rows": [3]})
     html = charts.table(frame, caption="Errors", download="e")._repr_html_()
     assert [f">{cell}</td>" in html for cell in ("12%", "+12%", "2.5", "3")] == [True] * 4
+
+
+def test_what_the_takeaway_says_holds(unseen):
+    """Dense steps to a seventh, training to a sixth, experts by half, kernels by chip, servers to a quarter."""
+    assert printed("dense decode", "page left out") < 1 / 7
+    assert (
+        0.4
+        < printed("MoE and hybrid decode", "page left out")
+        < printed("TTFT of MoE and hybrids", "page left out")
+        < 0.6
+    )
+    table = errors.by_chip(unseen).set_index(["question", "chip"])
+    assert table.median_error["step of training"].max() < 1 / 6
+    assert table.median_error["kernel", "Trainium3"] < 0.03
+    assert table.median_error["kernel", "Trainium2"] == pytest.approx(1 / 3, abs=0.02)
+    assert table.median_error["throughput", "Trainium2"] < 0.25
+    assert table.p90_error["throughput", "Trainium2"] > 1
+    for group in ("dense decode", "MoE and hybrid decode", "TTFT", "TTFT of MoE and hybrids"):
+        assert printed(group, "model left out") < printed(group, "page left out")
+    runs = pd.read_csv(errors.RUNS).query("chip in ['trainium1', 'trainium2']")
+    size = runs.error.abs().groupby(runs.split).median()
+    assert size["model left out"] > size["page left out"]
+
+
+def test_a_card_answers_for_a_question_and_a_chip(unseen):
+    table = errors.by_chip(unseen)
+    said = study.answer(table, "first token", "Trainium2")
+    assert said.startswith("> **24%** (measured): the median error of a predicted first token on Trainium2")
+    assert "106 configurations of 33 pages" in said
+    assert "on all chips" in study.answer(table, "power of a GPU", "Trainium3")
+    assert study.quoted(table, "Trainium2").set_index("question").pages["first token"] == 33
