@@ -11,15 +11,16 @@
 # %% [markdown]
 # # Trainium from first principles
 #
-# This book answers what you must know before you rent, buy or program AWS Trainium: which generation, which rack, how many chips, how fast,
-# at what power, at what price, and how long training takes. Small formulas over sourced facts answer it. Every number carries its range, says
-# what it rests on, and leads to the chapter that derives it.
+# This book answers what you must know before you rent, buy or program AWS Trainium: which system, how many chips, how fast, at what power
+# and price, and how long training takes. The answers come from small formulas over sourced facts. Every headline carries its range, and a
+# chapter derives it.
 
 # %% tags=["parameters"]
 models: list[str] = ["llama-3.3-70b", "deepseek-v3", "llama-3.1-8b"]
 tokens_per_s_per_user: list[float] = [50.0, 20.0, 100.0]
 input_tokens: int = 4096
 output_tokens: int = 512
+users: int = 1000
 
 # %% tags=["hide-input"]
 import pandas as pd
@@ -27,12 +28,13 @@ from IPython.display import Markdown
 
 import trnmodel as tm
 from trnbook import charts
-from trnbook.chapters import guard
+from trnbook.chapters import guard, which_system
 from trnbook.chapters import index as tables
-from trnbook.shared import case
+from trnbook.shared import case, errors
 
 guard.within(1, 1e6, input_tokens=input_tokens, output_tokens=output_tokens)
 guard.above_zero(tokens_per_s_per_user=tokens_per_s_per_user)
+guard.within(1, 1e9, users=users)
 asked = tables.paired(models, tokens_per_s_per_user)
 for model in asked:
     guard.generates(models=tm.model(model))
@@ -41,40 +43,92 @@ requests = {m: tm.Request(input_tokens, output_tokens, tokens_per_s_per_user=spe
 
 # %% tags=["hide-input"]
 plans = {model: tm.plan(model, request) for model, request in requests.items()}
-Markdown(tables.headline(next(iter(plans.values()))))
+sized = {model: tm.plan(model, request, users=users) for model, request in requests.items()}
+roles = {model: tables.three(plans[model], sized[model]) for model in requests}
+best = {(m, name): tm.plan(m, requests[m], systems=name).best for m, names in roles.items() for name in names}
+plain = {
+    (m, name): max(
+        (tm.plan(m, requests[m], name, efficiencies=kind).best for kind in which_system.undrafted(c)),
+        key=lambda one: one.merit(),
+        default=None,
+    )
+    for (m, name), c in best.items()
+}
+
+# %% tags=["hide-input"]
+first = next(iter(requests))
+undrafted = {name: plain[first, name] for name in roles[first]}
+Markdown(tables.headline(plans[first], sized[first], roles[first], undrafted))
+
+
+# %% tags=["hide-input"]
+def useful(fleet):
+    return tm.goodput("trn3-nl32x2-pcie160", 16384, model="llama-3.1-405b", swap="hot", fleet=fleet)
+
+
+rack = tm.plan("llama-3.3-70b", case.request("llama-3.3-70b"), "trn3-nl72x2-pcie160").best
+run = tm.train_run("llama-3.3-70b", "trn2.48xlarge", chips=2048, tokens=2e12, seq=8192, global_batch=2048)
+job = useful(rates := tm.fleet("borrowed"))
+draws = tm.sensitivity(useful, {"fleet": rates}, draws=4000)
+more = tables.beyond(tables.provisioned(rack), run, job, draws, errors.by_chip(errors.left_out()))
+charts.table(more, caption="Power, training, failures and errors", download="headlines")
 
 # %% [markdown]
+# These four come from [How many watts per chip, and how many joules per token?](power.ipynb), [How long does training
+# take?](training.ipynb), [What is lost to failures?](goodput.ipynb) and [How wrong are we?](accuracy.ipynb)
+#
 # ## What to use
 #
 # A request is a prompt and its answer, with a promise: the speed at which each user receives tokens. For each model, `tm.plan` searches all
-# systems, number formats and mappings for the one that completes most requests per chip, with documented public software. The table
-# puts the best Trainium system beside the best GPU system. An *announced* system cannot be rented yet.
+# systems, number formats and mappings for the one that completes most requests per chip. It counts software that is documented, or
+# carried over from the chip before.
+
+# %% tags=["hide-input"]
+rows = [
+    tables.row(role, best[m, name], plain[m, name], tables.sized_on(sized[m], name))
+    for m, names in roles.items()
+    for name, role in names.items()
+]
+charts.table(pd.DataFrame(rows), caption=f"What serves {tm.units.counted(users, 'user')}", download="what-to-use")
+
+# %% [markdown]
+# Rents are those of Capacity Blocks, and a dash says that nobody publishes one. A range in brackets holds nine of ten draws of what is
+# uncertain, and *chance* is the share of the draws in which the promise holds. *Extrapolated* means that no published run lies near.
 #
-# Three things to know before you read it. **The promise sets no limit on the first token.** Prompts take longer on Trainium, so a limit helps GPUs;
-# [Which system should I use?](which-system.ipynb) shows by how much. **The dollars are an owner's**, for the machines, their power and their
-# site, per million generated tokens with the prompts paid. Of Trainium that owner is Amazon, at our estimate of its cost; rents stand in
-# [What does a token cost, and who wins?](cost.ipynb) **A range in brackets holds nine of ten outcomes**, other than that of energy, which moves
-# all inputs to their ends. *Extrapolated* means that no published run lies near.
+# - **Drafts** are tokens that a small model proposes and the large one checks. Some are documented for one chip alone, so the table also
+#   shows what is left without them.
+# - **The promise sets no limit on the first token.** Prompts take longer on Trainium, so a limit helps GPUs.
+#   [Which system should I use?](which-system.ipynb) shows by how much.
+# - **An announced system** cannot be rented yet.
+# - **No documented release of vLLM Neuron lists DeepSeek-V3.** Its rows ask what that software would make.
+#
+# ## What a million tokens cost
+#
+# `tm.token_cost` prices the tokens of each system, with their prompts paid: once at the rent, and once at the owner's cost of machines, power
+# and site. For Trainium the owner is Amazon, and we estimate its cost. You would pay rent.
 
 # %%
-rows = []
-for model, request in requests.items():
-    for system, status in tables.trainium_and_gpu(plans[model]).items():
-        best = tm.plan(model, request, systems=system).best
-        cost = tm.token_cost(model, request, system, pricing=tm.tco(system))
-        rows.append(tables.answer(best, status, cost[best.system.id, best.stack_kind]))
-charts.table(pd.DataFrame(rows), caption="The best Trainium system beside the best GPU system", download="answers")
+answers, rents = [], {}
+for (model, system), choice in best.items():
+    request = requests[model]
+    owned = tm.token_cost(model, request, system, pricing=tm.tco(system))
+    rented = tm.token_cost(model, request, system, pricing="capacity-block")
+    answers.append(tables.answer(choice, choice.system.status, owned[system, choice.stack_kind]))
+    rents[model, system] = rented[system, choice.stack_kind]
 
 # %% tags=["hide-input"]
 charts.ranges(
-    tables.owner_usd(rows),
+    tables.per_mtoken(answers, rents),
     x="generated_usd_per_mtoken",
-    y="model",
-    color="kind",
+    y="served",
+    color="paid",
     log_x=True,
-    caption="What a million tokens cost their owner",
-    under="owner's cost per million generated tokens, prompts paid; the bar holds nine of ten draws",
+    caption="What a million tokens cost, rented and owned",
+    under="per million generated tokens, prompts paid; the bar holds nine of ten draws",
 )
+
+# %% tags=["hide-input"]
+charts.table(pd.DataFrame(answers), caption="All figures of these systems", download="answers", file_only=True)
 
 # %% [markdown]
 # Where the ranges overlap, a measurement on your own model decides, and not this page. Four chapters help you to decide: [Which system should
@@ -86,10 +140,9 @@ charts.ranges(
 #
 # Two models on three systems run through the whole book: a dense one, in which every token uses all weights, and a mixture of experts. Most
 # chapters of the second part derive a line of this table, from the peak of the chip to the hours that failures cost. The last line is what a million
-# tokens cost their owner.
+# tokens cost their owner. The table gives middles; the chapters give their ranges.
 #
-# One thing is assumed. No documented release of vLLM Neuron lists DeepSeek-V3, whose attention keeps a latent and whose layers have shared experts. The
-# case asks what it would make with the constants of that software; `tm.support("deepseek-v3", "trn2.48xlarge")` says what exists.
+# DeepSeek-V3 is assumed to run with the constants of vLLM Neuron. `tm.support("deepseek-v3", "trn2.48xlarge")` says what exists.
 
 # %% tags=["hide-input"]
 case.table("index")
@@ -106,7 +159,7 @@ case.table("index")
 # ```
 #
 # **You want to understand, or to check us.** Read the second part in order, or open it in JupyterLab: the cells that call the model stand open.
-# Change one and run it.
+# Change one and run it. Start JupyterLab in the folder of the repository:
 #
 # ```console
 # make lab
@@ -123,7 +176,8 @@ case.table("index")
 # ## The chips
 #
 # AWS has built three generations. A *domain* is the largest group of chips that scale-up links join. The links of a chip are
-# counted in one direction; those of Trainium3 are counted by SemiAnalysis, and AWS's page has fewer. Eight bits are FP8, and MXFP8 on Trainium3.
+# counted in one direction; those of Trainium3 are counted by SemiAnalysis, and AWS's page has fewer. Trainium3 is fastest in MXFP8, and
+# plain FP8 runs at about half of that rate.
 
 # %%
 chips = [tables.chip(tm.chip(name), tm.topology(system)) for name, system in tables.LARGEST.items()]

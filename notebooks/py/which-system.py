@@ -46,14 +46,18 @@ every = [c for c in (*plan.choices, *plan.gpus) if c.valid]
 rented = tm.token_cost(m, request, [c.system for c in every], pricing=pricing)
 
 # %% tags=["hide-input"]
-plain = [tm.plan(m, request, plan.best.system, efficiencies=kind).best for kind in tables.undrafted(plan.best)]
+plain = {
+    c.place: [tm.plan(m, request, c.system, efficiencies=kind).best for kind in tables.undrafted(c)]
+    for c in (plan.best, plan.for_rent)
+    if c is not None
+}
 Markdown(tables.headline(plan, rented, plain))
 
-# %%
+# %% tags=["hide-input"]
 plan = tm.plan(m, request, pricing=pricing)
 chosen = tables.one_per_chip(plan)
 speeds = tokens_per_s_per_user * 2.0 ** np.arange(-3, 2.1, 0.5)
-systems = tables.few(chosen)  # of each Trainium chip, and of the three best GPUs
+systems = tables.few(chosen, 1)  # of each Trainium chip, and the best GPU
 promises = tm.compare(m, tm.Request(input_tokens, output_tokens), systems, speeds=speeds)
 
 # %% tags=["hide-input"]
@@ -62,11 +66,10 @@ charts.lines(
     x="promised_tokens_per_s_per_user",
     y="tokens_per_s_per_chip",
     color="system",
-    highlight=tables.leaders(plan),
     log_x=True,
     log_y=True,
     caption="A faster promise costs every chip throughput",
-    under=f"{m.id}, whole requests on public software; Trainium and the three best GPUs",
+    under=f"{m.id}, whole requests on public software; each Trainium chip and the best GPU",
 ).properties(height=205)
 
 # %% [markdown]
@@ -94,18 +97,19 @@ case.table("which-system")
 #
 # `tm.plan` answers the first three questions for all Trainium systems that are for rent or announced, and for GPUs that are for rent. `tm.token_cost` answers the
 # fourth, for somebody who rents and for somebody who owns.
+#
+# In the column *order* an equals sign marks a **tie**: two systems that differ by less than a percent, which no model can resolve. "Chips"
+# counts those of one replica, which is a copy of the model. A dash says that nobody publishes a price.
 
 # %%
 rented = tm.token_cost(m, request, [c.system for c in every], pricing=pricing)
 owned = {c.place: tm.token_cost(m, request, c.system, pricing=tm.tco(c.system)) for c in every}
 ranking = tables.ranking(chosen, rented, owned)
-charts.table(ranking, caption="The best system of each chip at the promise", download="ranking")
+charts.table(tables.in_seconds(ranking), caption="The best system of each chip at the promise", download="ranking")
 
 # %% [markdown]
-# An equals sign marks a **tie**: two systems that differ by less than a percent, which no model can resolve. Where the bands overlap, the
-# order may well be the other way round. "Chips" counts those of one replica, which is a copy of the model. A dash says that nobody publishes
-# a price. TTFT is the time to the first token that 99 % of requests stay below, and the chance is the share of the draws of uncertain
-# software in which the promise holds.
+# Where the bands overlap, the order may well be the other way round. TTFT is the time to the first token that 99 % of requests stay below.
+# The chance is the share of the draws of uncertain software in which the promise holds.
 #
 # ## What if the first token must come soon?
 #
@@ -134,7 +138,7 @@ charts.table(hurried, caption="The best of each kind under a limit on the first 
 # `trn2.48xlarge` each chip is a replica that takes 0.325 of them. That makes 301 replicas, which fill 19 instances. A chip-hour
 # rents for \$2.235, and a month has 730.5 hours. The bill is $19 \times 16 \times 2.235 \times 730.5$ dollars, or \$496,000.
 
-# %%
+# %% tags=["hide-input"]
 thousand = tm.plan("llama-3.3-70b", case.request("llama-3.3-70b"), "trn2.48xlarge", users=1000)
 rate, each = 1000 * 50 / 512, thousand.best.requests_per_s_per_replica
 bill = 19 * 16 * 2.235 * 730.5
@@ -148,13 +152,15 @@ assert abs(bill / thousand.capacity.usd_per_month - 1) < 1e-3
 # %%
 sized = tm.plan(m, request, users=users, pricing=pricing)
 bills = tables.bills(sized)
-charts.table(tables.thousands(bills), caption=f"Instances and bills for {users:,} users", download="bills")
+charts.table(
+    tables.thousands(bills), caption=f"Instances and bills for {tm.units.counted(users, 'user')}", download="bills"
+)
 
 # %% tags=["hide-input"]
 Markdown(tables.command(plan, users, pricing))
 
 # %% [markdown]
-# A large system may stand half empty for few users. No spares are in it; `availability=0.999` adds them.
+# Power is that of the site: on average, and provisioned for its hottest day. A large system may stand half empty for few users. No spares are in it; `availability=0.999` adds them.
 #
 # ## Does it fit on one instance?
 #
@@ -162,15 +168,18 @@ Markdown(tables.command(plan, users, pricing))
 # A **rank** is a core, or a group of cores, that holds one piece. Tensor parallelism (TP) gives each rank a slice of every matrix, and some
 # heads of the cache. If there are more ranks than heads, several ranks store the same head, and memory is lost to copies. Expert
 # parallelism (EP) gives each group of ranks some of the experts, and the caches of its own users only.
+#
+# A mapping that takes a part of the instance leaves room for more replicas, which share the users. The chart says how many users each
+# replica then has. [Does it fit?](memory-fit.ipynb) asks a harder question of the same case: it gives all users to one replica.
 
 # %%
 long = tm.Request(fit_context - fit_context // 128, fit_context // 128)
 answer = tm.plan(fit_m, long, fit_system)
 fits = {}
 for name, degrees in tables.candidates(answer, fit_system).items():
-    more = {"batch": tables.sequences(degrees, fit_system, fit_users), "context": fit_context}
-    more |= {"precision": tables.stored(answer)}
-    fits[name] = tm.memory_fit(fit_m, fit_system, degrees, **more)
+    batch = tables.sequences(degrees, fit_system, fit_users)
+    more = {"batch": batch, "context": fit_context, "precision": tables.stored(answer)}
+    fits[f"{name}, {batch:g} per replica"] = tm.memory_fit(fit_m, fit_system, degrees, **more)
 
 # %% tags=["hide-input"]
 charts.stacks(
@@ -180,12 +189,12 @@ charts.stacks(
     color="part",
     limit="limit",
     caption="The mapping decides whether it fits",
-    under=f"{fit_m.id}, {fit_users:,} users with {fit_context:,} tokens on {fit_system}, per rank; line: its memory",
+    under=f"{fit_m.id}, {fit_users:,} users with {fit_context:,} tokens, per rank of {fit_system}; line: its memory",
 )
 
 # %% [markdown]
-# [Does it fit?](memory-fit.ipynb) explains the parts. If a configuration file ends before the context that is asked for, we assume stretched positions,
-# which cost no memory.
+# The parts are explained in the same chapter. Some models are configured for a shorter context than you ask for. We then assume that their
+# position encoding is stretched, which takes no memory.
 #
 # ## What would flip the choice?
 #
@@ -212,11 +221,9 @@ Markdown(tables.half_of(errors))
 
 # %% tags=["hide-input"]
 month = sized.capacity_of(sized.for_rent or sized.best).bill()
-Markdown(tables.hosted(month))
+Markdown(f"{tables.hosted(month)}\n\n{tables.verdict(bills, month)}")
 
 # %% [markdown]
-# An owner's bill in the table above should lie below the prices of sellers who earn money, but not far below the lowest.
-#
 # ## What is left out
 #
 # Failures and spares, engineers, data centres that have no room, discounts that nobody publishes, and quality: eight bits change a model's answers a little.

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from trnbook.chapters import guard
+from trnbook.chapters.power import per_rack
+from trnbook.chapters.which_system import rate, same, unmeasured
+from trnbook.charts.tables import percent
 from trnmodel.catalog.specs import Chip
 from trnmodel.catalog.systems import system
 from trnmodel.fabric.graph import Topology
 from trnmodel.result import tidy
-from trnmodel.search.chip_seconds import TokenCost
 from trnmodel.search.choice import Choice
 from trnmodel.search.plan import Plan
-from trnmodel.units import counted, format_digits
+from trnmodel.units import TFLOP, counted, format_digits, format_within
+
+if TYPE_CHECKING:
+    from trnmodel.reliability.goodput import Goodput
+    from trnmodel.search.capacity import Capacity
+    from trnmodel.search.chip_seconds import TokenCost
+    from trnmodel.search.sensitivity import Sensitivity
+    from trnmodel.search.train_run import TrainRun
 
 LARGEST = {"trainium1": "trn1.32xlarge", "trainium2": "trn2-ultraserver", "trainium3": "trn3-nl72x2-pcie160"}
 _USD = "generated_usd_per_mtoken"
+CHIP = "Trainium2"  # whose errors the first page shows
+_NONE = "\N{EN DASH}"
 
 
 def paired(models: list[str], tokens_per_s_per_user: list[float]) -> dict[str, float]:
@@ -36,36 +48,131 @@ def paired(models: list[str], tokens_per_s_per_user: list[float]) -> dict[str, f
     return dict(zip(models, speeds, strict=True))
 
 
-def headline(plan: Plan) -> str:
-    """Return the answer for one model in a sentence, in bold."""
-    c, speed = plan.best, plan.request.tokens_per_s_per_user
-    promise = f"{plan.model.id} at {speed:g} tokens/s per user"
-    if c is None:
-        return f"**{promise}: the model fits no Trainium system.**"
+def three(plan: Plan, sized: Plan) -> dict[str, str]:
+    """Return the system to rent for the users, the best Trainium system and the best GPU system, each with its role.
+
+    A Trainium system that is the best and for rent has one role; one that nobody has is left out.
+    """
+    best = plan.best if plan.reached else None
+    gpus = [c for c in plan.gpus if c.valid]
+    found = {"for rent": sized.for_rent, "announced": best, "GPU": gpus[0] if gpus else None}
+    roles = dict[str, str]()
+    for role, c in found.items():
+        if c is not None:
+            roles.setdefault(c.system.id, c.system.status if role == "announced" else role)
+    return roles or ({plan.best.system.id: "too slow"} if plan.best is not None else {})
+
+
+def sized_on(sized: Plan, system: str) -> Capacity | None:
+    """Return instances and bill of the users on a system; None where it does not keep the promise."""
+    some = [c for c in (*sized.choices, *sized.gpus) if c.valid and c.system.id == system]
+    return sized.capacity_of(some[0]) if some else None
+
+
+def headline(plan: Plan, sized: Plan, roles: Mapping[str, str], undrafted: Mapping[str, Choice | None]) -> str:
+    """Return what serves the users of one model: rented today, announced, and on GPUs, a line for each.
+
+    Parameters
+    ----------
+    plan : Plan
+        The answer without a size. [-]
+    sized : Plan
+        The answer for the users. [-]
+    roles : mapping
+        Role of each system, as `three` returns it. [-]
+    undrafted : mapping
+        The best choice without drafts by system. [-]
+    """
+    speed, users = plan.request.tokens_per_s_per_user, sized.demand.users if sized.demand else None
+    asked = f"`{plan.model.id}` at {rate(speed)} per user"
+    if plan.best is None:
+        return f"**{asked}: the model fits no Trainium system.**"
     if not plan.reached:
-        return f"**{promise}: no Trainium system is so fast with public software.** {c.system.name} comes nearest."
-    made = c.in_words("tokens_per_s_per_chip", "tokens/s per chip", str(c.basis))
-    frame = plan.to_frame()
-    rented = frame[frame.role.isin(["best", "system"]) & (frame.status == "for rent")].head(1)
-    today = "".join(f" For rent today is {system(row.system).name}." for row in rented.itertuples())
-    gpus = frame[frame.role == "gpu"].head(1)
-    rival = "".join(
-        f" {system(row.system).name}, the best GPU system, makes {format_digits(row.tokens_per_s_per_chip, 2)}."
-        for row in gpus.itertuples()
-    )
-    ties = f", tied with {counted(len(plan.same), 'other system')}," if plan.same else ""
-    first = (
-        f"**{promise}: {c.system.name}{ties} serves most per chip of all Trainium systems.** It makes {made}.{rival}"
-    )
-    announced = "" if c.system.status == "for rent" else f" {c.system.name} is announced.{today}"
-    return first + announced
+        return (
+            f"**{asked}: no Trainium system is so fast with public software.** {plan.best.system.name} comes nearest."
+        )
+    lines = [f"**For {counted(users, 'user')} of `{plan.model.id}`, each at {rate(speed)}:**\n"]
+    choices = {c.system.id: c for c in (*plan.choices, *plan.gpus)}
+    bills = {name: one for name in roles if (one := sized_on(sized, name)) is not None}
+    for name, role in roles.items():
+        c, rented = choices[name], role == "GPU" or choices[name].system.status == "for rent"
+        kind = "Best GPU" if role == "GPU" else "Trainium to rent today" if rented else "Best Trainium, announced"
+        bill = _bill(bills.get(name)) if rented else ""
+        made = c.in_words("tokens_per_s_per_chip", "tokens/s per chip", str(c.basis))
+        made = f"{'They make' if bill else 'It makes'} {made}{_without(undrafted.get(name))}."
+        holds = f"The promise holds in {percent(c.chance, '')} of the draws. "
+        end = f"{holds}{'' if role == 'GPU' else unmeasured(c)}{_tied(c, plan)}"
+        end += "" if rented else "Nobody publishes its rent."
+        lines.append(f"- **{kind}: {c.system.name}.** {bill}{made} {end}".rstrip())
+    return "\n".join([*lines, f"\n{_lengths(plan)} {_verdict(roles, bills)}"])
 
 
-def trainium_and_gpu(plan: Plan) -> dict[str, str]:
-    """Return the best Trainium system and the best GPU system of a plan, where there are such, and what is for rent."""
-    frame = plan.to_frame()
-    firsts = [frame[frame.role == role].head(1) for role in ("best", "gpu")]
-    return {row.system: row.status for first in firsts for row in first.itertuples()}
+def _lengths(plan: Plan) -> str:
+    """Return how long prompts and answers are, in a sentence."""
+    return f"Prompts have {counted(plan.request.input_tokens, 'token')}, and answers {plan.request.output_tokens:,g}."
+
+
+def _bill(held: Capacity | None) -> str:
+    """Return instances and rent per month, in sentences that end with a space."""
+    if held is None:
+        return ""
+    noun = "instance" if held.instances == 1 else "instances"
+    count = f"{held.in_words('instances', noun)} with {counted(held.chips, 'chip')}"
+    if np.isnan(held.usd_per_month):
+        return f"You need {count}, whose rent nobody publishes. "
+    return f"You rent {count}. They cost \\${held.in_words('usd_per_month')} per month. "
+
+
+def _without(plain: Choice | None) -> str:
+    """Return what is made without drafts; empty where the answer drafts none."""
+    return "" if plain is None else f", and {format_digits(plain.tokens_per_s_per_chip, 2)} without drafts"
+
+
+def _tied(c: Choice, plan: Plan) -> str:
+    """Return which other Trainium systems make the same per chip within a percent."""
+    names = [one.system.name for one in plan.choices if one is not c and one.valid and same(one, c)]
+    return f"Per chip it ties with {' and '.join(names)}. " if names else ""
+
+
+def _verdict(roles: Mapping[str, str], bills: Mapping[str, Capacity]) -> str:
+    """Return which of the two bills is lower, and whether that is sure."""
+    rents = {
+        role: bills[name] for name, role in roles.items() if name in bills and not np.isnan(bills[name].usd_per_month)
+    }
+    if not {"for rent", "GPU"} <= set(rents):
+        return "The two rents cannot be compared, since one of them is not published."
+    ours, gpu = rents["for rent"], rents["GPU"]
+    first = min(ours, gpu, key=lambda one: one.usd_per_month)
+    (low, high), (other_low, other_high) = (tuple(map(float, one.ends("usd_per_month"))) for one in (ours, gpu))
+    lower = f"The middle of the bill is lower on {first.system.name}"
+    return (
+        f"{lower}, but the two ranges overlap: this is a tie."
+        if low <= other_high and other_low <= high
+        else f"{lower}."
+    )
+
+
+def row(role: str, c: Choice, plain: Choice | None, held: Capacity | None) -> dict[str, Any]:
+    """Return a row of the first table: promise, system, what a chip makes, chance, first token, instances and rent."""
+    made = c.valid
+    instances = format_within(held.instances, *map(float, held.ends("instances"))) if held else _NONE
+    rented = held is not None and not np.isnan(held.usd_per_month)
+    rent = (
+        format_within(held.usd_per_month / 1e3, *(float(x) / 1e3 for x in held.ends("usd_per_month")))
+        if rented
+        else _NONE
+    )
+    return {
+        "model, tokens/s per user": f"{c.question.model.id}, {c.question.request.tokens_per_s_per_user:,g}",
+        "system": c.system.id,
+        "kind": role,
+        "tokens/s per chip": format_within(c.tokens_per_s_per_chip, *map(float, c.ends(c.FIGURE))) if made else _NONE,
+        "without drafts": format_digits(plain.tokens_per_s_per_chip, 2) if plain else "the same" if made else _NONE,
+        "chance": percent(c.chance, "") if made else _NONE,
+        "TTFT [s]": format_digits(c.ttft_s, 2) if made else _NONE,
+        "instances": instances,
+        "rent [thousand $/month]": rent,
+    }
 
 
 def answer(best: Choice, status: str, cost: TokenCost) -> dict[str, Any]:
@@ -84,11 +191,67 @@ def answer(best: Choice, status: str, cost: TokenCost) -> dict[str, Any]:
     return row
 
 
-def owner_usd(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """Return the owner's cost of rows of `answer`, by model and by kind of machine."""
-    table = tidy(list(rows)).dropna(subset=[_USD])
-    kinds = table.system.str.startswith("tr").map({True: "best Trainium", False: "best GPU"})
-    return table[["model", "system", _USD, f"{_USD}_low", f"{_USD}_high"]].assign(kind=kinds)
+def per_mtoken(answers: Iterable[Mapping[str, Any]], rents: Mapping[tuple[str, str], TokenCost]) -> pd.DataFrame:
+    """Return what a million tokens cost on each system: to the owner, from rows of `answer`, and at the rent."""
+    rows = []
+    for one in answers:
+        place = {"system": f"{one['model']}, {system(one['system']).name.removesuffix(' Switched')}"}
+        ends = [_USD, f"{_USD}_low", f"{_USD}_high"]
+        if one.get(_USD) == one.get(_USD, np.nan):
+            rows.append(place | {"paid": "owner's cost"} | {name: one[name] for name in ends})
+        rent = rents.get((one["model"], one["system"]))
+        if rent is not None and not rent.rent.why and np.all(rent.valid):
+            rows.append(place | {"paid": "rent"} | rent.banded(_USD))
+    return tidy(rows).rename(columns={"system": "served"})
+
+
+def provisioned(c: Choice) -> tuple[float, float, float]:
+    """Return the watts to provision for a rack of a system, with their low and high [W]."""
+    at = c.energy().decode
+    return tuple(per_rack(c.system) * float(w) for w in (at.all_in_w, *at.ends("all_in_w")))  # type: ignore[return-value]
+
+
+def beyond(
+    racked: tuple[float, float, float], run: TrainRun, job: Goodput, draws: Sensitivity, errors: pd.DataFrame
+) -> pd.DataFrame:
+    """Return headlines of power, training, failures and errors, each with its range and the case that it is of.
+
+    Parameters
+    ----------
+    racked : tuple of float
+        Provisioned watts of a rack with low and high. [W]
+    run : TrainRun
+        A training run. [-]
+    job : Goodput
+        The useful time of a job. [-]
+    draws : Sensitivity
+        Draws of the useful time. [-]
+    errors : DataFrame
+        Errors of predictions by question and chip. [-]
+    """
+    error = errors[(errors.question == "time per output token") & (errors.chip == CHIP)].iloc[0]
+    cuts = draws.percentiles().iloc[0]
+    useful = [100 * float(end) for end in (job.goodput, cuts.p5, cuts.p95)]
+    days = run.calendar_days()
+    rows = [
+        ("Power to provision for a rack", format_within(*racked, "W"), "Trainium3 NL72x2 Switched, 72 chips"),
+        (
+            "Days to train a model",
+            format_within(days.value, days.low, days.high, "days"),
+            f"{run.model.id} on 2T tokens, {run.chips:,.0f} chips of {run.system.name}",
+        ),
+        (
+            "Share of the time that is useful",
+            format_within(*useful, "%").replace(" %", "%"),
+            f"{job.model.id if job.model else ''} on {float(job.chips):,.0f} chips of {job.system.name}",
+        ),
+        (
+            "Median error of a prediction",
+            f"{percent(error.median_error, '')} (nine in ten: {percent(error.p90_error, '')})",
+            f"time per output token on {CHIP}, on pages that no fit has read",
+        ),
+    ]
+    return pd.DataFrame(rows, columns=["what", "answer", "of"])
 
 
 def chip(spec: Chip, net: Topology) -> dict[str, Any]:
@@ -100,12 +263,12 @@ def chip(spec: Chip, net: Topology) -> dict[str, Any]:
     >>> chip(tm.chip("trainium2"), tm.topology("trn2-ultraserver"))["domain_chips"]
     64
     """
-    eight = max(rate for dtype, rate in spec.peak_flop_per_s.items() if "fp8" in dtype)
-    return {
-        "chip": spec.name,
-        "year": int(spec.year),
-        "bf16_flop_per_s": spec.peak_flop_per_s["bf16"],
-        "fp8_flop_per_s": eight,
+    eight = max((name for name in spec.peak_flop_per_s if "fp8" in name), key=spec.peak_flop_per_s.__getitem__)
+    peaks = {"BF16 peak": "bf16", "8-bit peak": eight}
+    row = {"chip": spec.name, "year": int(spec.year)}
+    row |= {f"{head} [TFLOP/s]": format_digits(spec.peak_flop_per_s[name] / TFLOP, 4) for head, name in peaks.items()}
+    return row | {
+        "8-bit format": eight.upper().replace("CFP8", "cFP8"),
         "hbm_bytes": spec.hbm_bytes,
         "hbm_bytes_per_s": spec.hbm_bytes_per_s,
         "domain": net.system.name,

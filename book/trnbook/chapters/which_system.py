@@ -21,15 +21,19 @@ from trnmodel.search.choice import Choice
 from trnmodel.search.grid import options_of
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
-from trnmodel.units import format_digits, format_within
+from trnmodel.units import HOUR, MILLION, format_digits, format_within
 
 if TYPE_CHECKING:
-    from trnmodel.search.compare import Comparison
+    from trnmodel.search.chip_seconds import TokenCost
+    from trnmodel.search.compare import Comparison, Flip
     from trnmodel.search.flips import Flips
     from trnmodel.search.plan import Plan
     from trnmodel.search.token_cost import TokenCosts
     from trnmodel.steps.answers import MemoryFit
 
+ENDS = ("_low", "_high")
+SHORT = ("owner_usd_per_mtoken", "energy_j_per_token")  # columns of two digits
+PAID = ("owned_usd_per_month", "usd_per_month")
 TIED = 1.01  # ratio up to which two systems do the same
 KINDS = {  # of bytes that a rank stores
     "weights": ["weight_bytes"],
@@ -58,6 +62,17 @@ def unreached(plan: Plan) -> str:
     most = max(plan.choices, key=lambda c: c.tokens_per_s_per_user)
     fastest = f"at most {format_digits(most.tokens_per_s_per_user, 3)} on {most.place}, on an empty server"
     return f"no Trainium system gives each user {speed:,g} tokens/s of {model}: {fastest}"
+
+
+def rate(speed: float) -> str:
+    """Return a speed in words.
+
+    Examples
+    --------
+    >>> rate(1.0), rate(2500.0)
+    ('1 token/s', '2,500 tokens/s')
+    """
+    return f"{speed:,g} token{'' if speed == 1 else 's'}/s"
 
 
 def one_per_chip(plan: Plan) -> list[Choice]:
@@ -127,7 +142,7 @@ def _drafts(best: Choice, plain: Sequence[Choice | None]) -> str:
     )
 
 
-def headline(plan: Plan, rented: TokenCosts, plain: Sequence[Choice | None] = ()) -> str:
+def headline(plan: Plan, rented: TokenCosts, plain: Mapping[str, Sequence[Choice | None]]) -> str:
     """Return the card that opens the chapter: the best Trainium, the best GPU, the lowest rent, how sure it is.
 
     Parameters
@@ -136,29 +151,28 @@ def headline(plan: Plan, rented: TokenCosts, plain: Sequence[Choice | None] = ()
         The answer. [-]
     rented : TokenCosts
         Costs to a renter. [-]
-    plain : sequence of Choice
-        The best system's choices without drafts. [-]
+    plain : mapping
+        Choices without drafts of the best system, and of the best one for rent. [-]
     """
     best, speed = plan.best, plan.request.tokens_per_s_per_user
     assert best is not None
     gpus = [c for c in plan.gpus if c.valid]
     made = format_digits(gpus[0].tokens_per_s_per_chip, 3) if gpus else ""
     rival = f"{gpus[0].system.name}, the best GPU, with {made} tokens/s per chip" if gpus else ""
-    rent = _rent(plan, rented)
+    rent = _rent(plan, rented, plain)
     low, high = (format_digits(float(end), 2) for end in best.ends(best.FIGURE))
     holds = "all" if best.chance >= 0.9995 else f"{100 * best.chance:.3g} %"
     sure = (
         "**How sure?** The times of the software are uncertain, so we draw them a thousand times. "
         f"The promise holds in {holds} of the draws. "
         f"Nine draws in ten give {low} to {high} tokens/s per chip. "
-        f"{_unmeasured(best)}{_drafts(best, plain)}"
+        f"{unmeasured(best)}{_drafts(best, plain.get(best.place, ()))}"
         f"The constants of the software, `{best.stack.id}`, are our own estimates."
     )
     announced = "" if best.system.status == "for rent" else f" ({best.system.status})"
     return common.card(
         f"{format_digits(best.tokens_per_s_per_chip, 3)} tokens/s per chip",
-        f"{best.system.name}{announced}, the best Trainium system for `{plan.model.id}` at {speed:,g} tokens/s "
-        "per user",
+        f"{best.system.name}{announced}, the best Trainium system for `{plan.model.id}` at {rate(speed)} per user",
         mark=str(best.basis),
         rank="Compared with",
         rival=rival,
@@ -168,11 +182,15 @@ def headline(plan: Plan, rented: TokenCosts, plain: Sequence[Choice | None] = ()
     )
 
 
-def _unmeasured(best: Choice) -> str:
+def unmeasured(best: Choice) -> str:
     """Return that nobody has published a run of a server with a chip; empty if somebody has."""
     rows = judged()
     some = (rows.chip == best.system.chip.id) & rows.use.str.startswith("serving")
-    return "" if some.any() else f"But no server of {best.system.chip.name} was measured. "
+    return (
+        ""
+        if some.any()
+        else f"But nobody has measured a server of {best.system.chip.name}, so the draws know less there. "
+    )
 
 
 def _first_token(plan: Plan) -> str:
@@ -209,11 +227,16 @@ def thousands(table: pd.DataFrame) -> pd.DataFrame:
     ['2,000', '400']
     """
     heads = {"usd_per_month": "rent", "owned_usd_per_month": "cost to the owner"}
-    shown = {name: [f"{x / 1e3:,.0f}" if x == x else "–" for x in table[name]] for name in heads}
-    return table.assign(**shown).rename(columns={k: f"{v} [thousand USD/month]" for k, v in heads.items()})
+    shown = dict[str, list[str]]()
+    for name in heads:
+        low, high = (table.get(f"{name}{end}", table[name]) for end in ENDS)
+        rows = zip(table[name] / 1e3, low / 1e3, high / 1e3, strict=True)
+        shown[name] = ["–" if x != x else f"{x:,.0f}" if a == b else format_within(x, a, b) for x, a, b in rows]
+    rest = table.drop(columns=[f"{name}{end}" for name in heads for end in ENDS], errors="ignore")
+    return rest.assign(**shown).rename(columns={k: f"{v} [thousand $/month]" for k, v in heads.items()})
 
 
-def _rent(plan: Plan, rented: TokenCosts) -> str:
+def _rent(plan: Plan, rented: TokenCosts, plain: Mapping[str, Sequence[Choice | None]]) -> str:
     """Return which system has the cheapest tokens to rent, and which of the other makers' systems comes next."""
     shown = {c.system.id for c in one_per_chip(plan)}
     lines = [one for one in rented.of("public") if one.system.id in shown and not one.rent.why and np.all(one.valid)]
@@ -228,20 +251,34 @@ def _rent(plan: Plan, rented: TokenCosts) -> str:
         usd.append(format_within(float(getattr(one, name)), low, high))
     at = " of a Capacity Block" if first.rent.pricing == "capacity-block" else ""
     text = f"**To rent today**, {first.system.name} costs \\${usd[0]} per million tokens at the rent{at}."
+    text += _rent_without(first, plain.get(first.system.id, ())) + _ties_with(plan, first.system.id)
     if not others:
         return text
     kind = "GPU" if others[0].system.chip.core is None else "Trainium system"
     bands = [tuple(map(float, one.ends(name))) for one in (first, others[0])]
     overlap = bands[0][0] <= bands[1][1] and bands[1][0] <= bands[0][1]
-    ends = f"{first.system.name} has the lowest middle" + (
-        ", and the ranges overlap, so nobody has won." if overlap else "."
+    ends = f"{first.system.name} is cheaper" + (
+        " in the middle, but the ranges overlap: this is a tie." if overlap else "."
     )
     return f"{text} The lowest {kind} is {others[0].system.name}, at \\${usd[1]}. {ends}"
 
 
-def leaders(plan: Plan) -> list[str]:
-    """Return the systems that a chart highlights: the best Trainium and the best GPU."""
-    return [c.system.id for c in (*plan.choices[:1], *plan.gpus[:1]) if c.valid]
+def _rent_without(first: TokenCost, plain: Sequence[Choice | None]) -> str:
+    """Return what a system makes without drafts, and what a million of its tokens then cost; empty without drafts."""
+    made = max((c.tokens_per_s_per_chip for c in plain if c is not None and c.valid), default=None)
+    if made is None:
+        return ""
+    usd = float(first.rent.usd_per_chip_h) / HOUR / made * MILLION
+    cost = f"\\${format_digits(usd, 2)} per million"
+    return f" Without drafts it makes {format_digits(made, 2)} tokens/s per chip, and they cost {cost}."
+
+
+def _ties_with(plan: Plan, system: str) -> str:
+    """Return which other systems for rent make the same per chip."""
+    own = next((c for c in plan.choices if c.valid and c.system.id == system), None)
+    rest = [c for c in plan.choices if c.valid and c is not own and c.system.status == "for rent"]
+    names = [c.system.name for c in rest if own is not None and same(c, own)]
+    return f" Per chip it ties with {' and '.join(names)}." if names else ""
 
 
 def frontier(promises: Comparison) -> pd.DataFrame:
@@ -266,8 +303,8 @@ def ranking(shown: Sequence[Choice], rented: TokenCosts, owned: Mapping[str, Tok
     Returns
     -------
     table : pandas.DataFrame
-        system, order, chips, tokens_per_s_per_chip with its ends, rent_usd_per_mtoken, owner_usd_per_mtoken, ttft_s,
-        energy_j_per_token, chance. [-]
+        system, order, chips, tokens_per_s_per_chip and rent_usd_per_mtoken with their ends, owner_usd_per_mtoken,
+        ttft_s, energy_j_per_token, chance. [-]
     """
     rows = []
     for c in sorted(shown, key=lambda c: -c.tokens_per_s_per_chip):
@@ -275,11 +312,26 @@ def ranking(shown: Sequence[Choice], rented: TokenCosts, owned: Mapping[str, Tok
         ties = any(other is not c and same(other, c) for other in shown)
         row: dict[str, Any] = {"system": c.system.id, "order": f"{better + 1}{' =' * ties}", "chips": c.chips}
         row |= c.banded("tokens_per_s_per_chip")
-        row["rent_usd_per_mtoken"] = float(rented[c.system.id, "public"].generated_usd_per_mtoken)
+        rent = rented[c.system.id, "public"].banded("generated_usd_per_mtoken")
+        row |= {f"rent_usd_per_mtoken{end}": float(rent[f"generated_usd_per_mtoken{end}"]) for end in ("", *ENDS)}
         row["owner_usd_per_mtoken"] = float(owned[c.system.id][c.system.id, "public"].generated_usd_per_mtoken)
         row |= {"ttft_s": c.ttft_s, "energy_j_per_token": float(c.energy().server_j_per_token), "chance": c.chance}
         rows.append(row)
     return tidy(rows)
+
+
+def in_seconds(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the ranking as it is read: two digits, first tokens in seconds, chances in percent.
+
+    Examples
+    --------
+    >>> in_seconds(pd.DataFrame({"ttft_s": [3.167], "chance": [0.95]})).iloc[0].tolist()
+    ['3.2', '95%']
+    """
+    short = {name: [float(f"{x:.2g}") for x in table[name]] for name in table if name in SHORT}
+    first = [format_digits(x, 2) for x in table.ttft_s]
+    shown = table.assign(ttft_s=first, chance=[f"{x:.0%}" for x in table.chance], **short)
+    return shown.rename(columns={"ttft_s": "TTFT [s]"})
 
 
 def bills(sized: Plan) -> pd.DataFrame:
@@ -291,8 +343,9 @@ def bills(sized: Plan) -> pd.DataFrame:
     for c in one_per_chip(sized):
         capacity = sized.capacity_of(c)
         row: dict[str, Any] = {"system": c.system.id, "status": c.system.status} | capacity.banded("instances")
-        row |= {"chips": capacity.chips, "usd_per_month": capacity.usd_per_month}
-        row |= {"owned_usd_per_month": capacity.owned_usd_per_month, "mean_site_w": capacity.mean_site_w}
+        row |= {"chips": capacity.chips, "racks": float(np.ceil(capacity.instances * c.system.racks))}
+        row |= capacity.banded("usd_per_month") | {"owned_usd_per_month": capacity.owned_usd_per_month}
+        row |= {"mean_site_w": capacity.mean_site_w, "provisioned_site_w": capacity.provisioned_site_w}
         rows.append(row)
     return tidy(rows).sort_values(["usd_per_month", "owned_usd_per_month"], kind="stable", ignore_index=True)
 
@@ -406,24 +459,72 @@ def flips(changes: Flips | None) -> pd.DataFrame:
     price, best, rival = changes.price, changes.best, changes.rival
     own, other = best.system.name, rival.system.name
     rows = []
-    for speed in changes.speeds:
-        below, above = (read_system(name).name for name in (speed.below, speed.above))
-        text = f"{format_digits(speed.tokens_per_s_per_user, 3)} tokens/s, above which {above} leads {below}"
-        rows.append(
-            (f"the promise, against {other}", f"{best.question.request.tokens_per_s_per_user:,g} tokens/s", text)
-        )
+    if changes.speeds:
+        asked = rate(best.question.request.tokens_per_s_per_user)
+        rows.append((f"the promise, against {other}", asked, _leads(changes.speeds)))
     now = f"${price.usd_per_chip_h:.2f}" if price.usd_per_chip_h == price.usd_per_chip_h else "no price published"
     if price.break_even_usd_per_chip_h == price.break_even_usd_per_chip_h:
-        rows.append((f"rent per chip-hour of {own}", now, f"${price.break_even_usd_per_chip_h:.2f}"))
+        rows.append((f"rent per chip-hour of {own}, against {other}", now, f"${price.break_even_usd_per_chip_h:.2f}"))
     if price.part and price.break_even_usd == price.break_even_usd:
         part = price.part.removesuffix("_usd")
         at = f"${price.break_even_usd:,.0f}" if price.break_even_usd > 0 else "not even for nothing"
-        rows.append((f"price per chip of its {part}, if owned", f"${price.part_usd:,.0f} (assumed)", at))
+        rows.append(
+            (f"price per chip of its {part}, if owned, against {other}", f"${price.part_usd:,.0f} (assumed)", at)
+        )
     for c in changes.software:
         made = f"{format_digits(c.tokens_per_s_per_chip, 3)} tokens/s per chip"
         leads = "leads" if c.tokens_per_s_per_chip > rival.tokens_per_s_per_chip else "still behind"
         rows.append((f"{c.stack.kind} software on {own}", "public", f"{made}: {leads}"))
     return pd.DataFrame(rows, columns=["what would flip it", "now", "flips at"])
+
+
+def _leads(speeds: Sequence[Flip]) -> str:
+    """Return which system leads at which promises, where their order changes at some speeds."""
+    ends = [format_digits(one.tokens_per_s_per_user, 2) for one in speeds]
+    names = [read_system(one.above).name for one in speeds]
+    parts = [f"{read_system(speeds[0].below).name} leads below {ends[0]} tokens/s"]
+    parts += [f"{name} leads from {low} to {high}" for name, low, high in zip(names, ends, ends[1:], strict=False)]
+    return "; ".join([*parts, f"{names[-1]} leads above {ends[-1]}"])
+
+
+def verdict(bills: pd.DataFrame, month: pd.DataFrame) -> str:
+    """Return whether owning and renting cost less than the lowest seller asks for the same tokens, system by system.
+
+    Examples
+    --------
+    >>> month = pd.DataFrame({"kind": ["hosted"], "usd_per_month": [1e5]})
+    >>> rows = {"system": ["trn2.48xlarge"], "usd_per_month": [4e5], "owned_usd_per_month": [9e4]}
+    >>> verdict(pd.DataFrame(rows), month).split(". ")[1]
+    'It does on 1 of 1 systems of the table'
+    """
+    asked = month[month.kind == "hosted"].usd_per_month.min()
+    if asked != asked:
+        return ""
+    owned, rented = (bills[["system", name]].dropna().set_index("system")[name] for name in PAID)
+    above = [_chip(name) for name in owned.index[owned > asked]]
+    text = "A seller who earns money must pay less than they ask, so an owner's bill should lie below. "
+    text += f"It does on {len(owned) - len(above)} of {len(owned)} systems of the table. "
+    if above:
+        text += f"It does not on {_listed(above)}: the seller owns others, or we estimate too high a cost. "
+    dear = int((rented > asked).sum())
+    if dear == len(rented):
+        text += "To rent costs more than the lowest seller asks on all systems with a price. "
+        text += "So the seller is cheaper, unless you need servers that are yours alone or find a lower rent."
+    elif dear:
+        text += f"To rent costs more than the lowest seller asks on {dear} of {len(rented)} systems with a price."
+    elif len(rented):
+        text += "To rent costs less than the lowest seller asks on all systems with a price."
+    return text.strip()
+
+
+def _chip(system: str) -> str:
+    """Return the short name of the chip of a system."""
+    chip = read_system(system).chip
+    return chip.id.upper() if chip.core is None else chip.name
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def command(plan: Plan, users: float, pricing: str) -> str:
@@ -445,7 +546,11 @@ def command(plan: Plan, users: float, pricing: str) -> str:
     documented = plan.command and not plan.model.path
     start = f"It starts with\n\n```console\n{plan.command}\n```" if documented else ""
     runs = f"The best plan runs `{best.mapping}` on {best.place}. {start}"
-    return "The command line gives the same answer:\n\n```console\n" + " ".join(parts) + f"\n```\n\n{runs}"
+    return (
+        "The command line gives the same answer, and adds bills at other prices:\n\n```console\n"
+        + " ".join(parts)
+        + f"\n```\n\n{runs}"
+    )
 
 
 def errors(rows: pd.DataFrame) -> pd.DataFrame:

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import trnmodel as tm
-from trnbook.chapters import index
+from trnbook.chapters import index, which_system
 from trnbook.report import chapter, chapters, form, notebooks
 from trnmodel.arguments import UnanswerableError
 from trnmodel.cli.app import app
@@ -44,7 +44,8 @@ def test_a_row_is_worked_out_by_hand():
 def test_a_speed_that_no_system_keeps_has_no_energy_and_no_cost():
     found = row("llama-3.1-8b", "trn2.48xlarge", 1e6)
     assert "server_j_per_token" not in found
-    assert index.owner_usd([found, row("llama-3.1-8b", "trn2.48xlarge")]).model.tolist() == ["llama-3.1-8b"]
+    table = index.per_mtoken([found, row("llama-3.1-8b", "trn2.48xlarge")], {})
+    assert table[["served", "paid"]].to_numpy().tolist() == [["llama-3.1-8b, trn2.48xlarge", "owner's cost"]]
 
 
 def test_half_the_hbm_rate_changes_a_row():
@@ -58,17 +59,62 @@ def test_half_the_hbm_rate_changes_a_row():
 @pytest.mark.parametrize(
     ("model", "speed", "words"),
     [
-        ("llama-3.3-70b", 50.0, "serves most per chip of all Trainium systems"),
+        ("llama-3.3-70b", 50.0, "Trainium to rent today: trn2.48xlarge"),
         ("llama-3.1-405b", 1e6, "no Trainium system is so fast with public software"),
     ],
 )
 def test_the_headline_says_which_system_or_that_none_is_so_fast(model, speed, words):
-    assert words in index.headline(tm.plan(model, tm.Request(4096, 512, tokens_per_s_per_user=speed)))
+    request = tm.Request(4096, 512, tokens_per_s_per_user=speed)
+    plan, sized = tm.plan(model, request), tm.plan(model, request, users=1000)
+    assert words in index.headline(plan, sized, index.three(plan, sized), {})
 
 
 def test_the_headline_of_a_model_that_fits_nowhere():
     plan = tm.plan("llama-3.1-405b", tm.Request(4096, 512, tokens_per_s_per_user=20.0), "trn2.3xlarge")
-    assert "the model fits no Trainium system" in index.headline(plan)
+    assert "the model fits no Trainium system" in index.headline(plan, plan, index.three(plan, plan), {})
+
+
+def test_the_first_lines_have_the_bill_of_the_plan_and_what_is_left_without_drafts():
+    request = tm.Request(4096, 512, tokens_per_s_per_user=SPEED)
+    plan, sized = tm.plan("llama-3.3-70b", request), tm.plan("llama-3.3-70b", request, users=1000)
+    roles = index.three(plan, sized)
+    assert roles == {sized.for_rent.place: "for rent", plan.best.place: "announced", plan.gpus[0].place: "GPU"}
+    stacks = which_system.undrafted(plan.best)
+    plain = max(
+        (tm.plan("llama-3.3-70b", request, plan.best.system, efficiencies=kind).best for kind in stacks),
+        key=lambda c: c.tokens_per_s_per_chip,
+    )
+    said = index.headline(plan, sized, roles, {plan.best.place: plain})
+    held = sized.capacity_of(sized.for_rent)
+    assert f"{held.in_words('instances', 'instances')} with {held.chips:,.0f} chips" in said
+    assert f"{held.in_words('usd_per_month')} per month" in said
+    assert f"{tm.units.format_digits(plain.tokens_per_s_per_chip, 2)} without drafts" in said
+    assert said.endswith("the two ranges overlap: this is a tie.")
+    line = index.row("for rent", sized.for_rent, None, held)
+    assert line["chance"] == f"{sized.for_rent.chance:.0%}"
+    assert line["instances"].startswith(f"{held.instances:.0f} (")
+
+
+def test_headlines_are_those_of_their_chapters(page, root):
+    """The same texts stand in the cards, or in the tables, of training, goodput and accuracy."""
+    (shown,) = [
+        "".join(output.data["text/html"])
+        for cell in page.cells
+        for output in cell.get("outputs", ())
+        if "headlines.csv" in "".join(output.get("data", {}).get("text/html", ""))
+    ]
+    cards = {
+        slug: (root / "notebooks" / "digest" / f"{slug}.txt").read_text()
+        for slug in ("training", "goodput", "accuracy", "power")
+    }
+    days = re.search(r"\*\*(\d+ days)\*\* (\([\d.]+ to [\d.]+)", cards["training"])
+    useful = re.search(r"\*\*(\d+%)\*\* (\(\d+ to \d+)", cards["goodput"])
+    error = re.search(r"\*\*(\d+%)\*\*.*\nNine in ten are within (\d+%)", cards["accuracy"])
+    racked = re.search(r"A rack of 72 chips is provisioned at (\d+ kW \(\d+ to \d+\))", cards["power"])
+    assert f"{days[1]} {days[2]})" in shown
+    assert racked[1] in shown
+    assert f"{useful[1]} {useful[2]})" in shown
+    assert f"{error[1]} (nine in ten: {error[2]})" in shown
 
 
 @pytest.mark.parametrize(("models", "speeds"), [(["a"], [1.0, 2.0]), (["a", "b", "c"], [1.0, 2.0])])
@@ -131,9 +177,10 @@ def test_the_chips_are_as_printed():
     """AWS's pages: 190, 667 and 671 TFLOP/s in BF16, 2.52 PFLOP/s in MXFP8; 32, 96, 144 GiB at 0.82, 2.9, 4.9 TB/s."""
     rows = [index.chip(tm.chip(name), tm.topology(system)) for name, system in index.LARGEST.items()]
     found = pd.DataFrame(rows).set_index("chip")
-    assert (found.bf16_flop_per_s / 1e12).tolist() == [190, 667, 671]
+    assert found["BF16 peak [TFLOP/s]"].tolist() == ["190", "667", "671"]
     assert (found.hbm_bytes / 2**30).tolist() == [32, 96, 144]
     assert (found.hbm_bytes_per_s / 1e12).tolist() == [0.82, 2.9, 4.9]
-    assert found.fp8_flop_per_s["Trainium3"] == 2517e12
+    assert found["8-bit peak [TFLOP/s]"].tolist() == ["190", "1,299", "2,517"]
+    assert found["8-bit format"].tolist() == ["cFP8", "FP8", "MXFP8"]
     assert found.domain_chips.tolist() == [16, 64, 144]
     assert found.links_bytes_per_s_per_dir["Trainium3"] == 144 * 8 * GB  # lanes of PCIe Gen6

@@ -91,6 +91,8 @@ def test_bills_are_whole_instances_times_the_hours_of_a_month(plan):
         if not rent.why:
             bill = row.instances * c.system.chips * float(rent.usd_per_chip_h) * MONTH_H
             assert row.usd_per_month == pytest.approx(bill, rel=1e-3)
+        if not math.isnan(c.system.racks):
+            assert row.racks == math.ceil(row.instances * c.system.racks)
     priced = table.usd_per_month.dropna()
     assert priced.is_monotonic_increasing
     assert table.usd_per_month.iloc[len(priced) :].isna().all()  # what nobody prices comes last
@@ -98,7 +100,7 @@ def test_bills_are_whole_instances_times_the_hours_of_a_month(plan):
 
 def test_the_card_names_the_best_the_rival_and_the_cheapest_to_rent(plan, costs):
     _, rented, _ = costs
-    card = tables.headline(plan, rented)
+    card = tables.headline(plan, rented, {})
     assert (
         f"**{plan.best.tokens_per_s_per_chip:.0f} tokens/s per chip** (extrapolated): {plan.best.system.name}" in card
     )
@@ -111,8 +113,7 @@ def test_the_card_names_the_best_the_rival_and_the_cheapest_to_rent(plan, costs)
     assert usd[then.partition(", at ")[0]] == min(gpus)
     assert "the ranges overlap" in then
     assert "No limit on the first token is promised" in card
-    assert "no server of Trainium3 was measured" in card
-    assert tables.leaders(plan) == [plan.best.place, plan.gpus[0].place]
+    assert "nobody has measured a server of Trainium3" in card
 
 
 def test_a_promise_that_nothing_keeps_says_how_near_it_comes():
@@ -182,6 +183,13 @@ def test_flips_say_what_would_change_the_order(plan):
     assert ideal.startswith(tm.units.format_digits(best.tokens_per_s_per_chip, 3))
     assert ideal.endswith("leads" if best.tokens_per_s_per_chip > plan.gpus[0].tokens_per_s_per_chip else "behind")
     assert len(tables.flips(None)) == 1
+    first, second = plan.flips().speeds
+    own, other = (tm.system(name).name for name in (first.above, second.above))
+    ends = [tm.units.format_digits(one.tokens_per_s_per_user, 2) for one in (first, second)]
+    text = table.loc[f"the promise, against {plan.gpus[0].system.name}", "flips at"]
+    below, between, above = text.split("; ")
+    assert below == f"{other} leads below {ends[0]} tokens/s"
+    assert (between, above) == (f"{own} leads from {ends[0]} to {ends[1]}", f"{other} leads above {ends[1]}")
 
 
 def test_the_command_line_is_that_of_the_question(plan):
@@ -207,6 +215,18 @@ def test_what_sellers_charge_has_its_ends():
     assert tables.hosted(rows[:1]).startswith("No seller's price")
 
 
+def test_sellers_judge_the_bills_of_owners_and_renters():
+    month = pd.DataFrame({"kind": ["owned", "hosted", "hosted"], "usd_per_month": [1e3, 2e5, 1e5]})
+    table = pd.DataFrame({"system": ["trn2.48xlarge", "hgx-h200", "hgx-h100"]})
+    table = table.assign(usd_per_month=[4e5, math.nan, 3e5], owned_usd_per_month=[9e4, 2e5, 3e5])
+    text = tables.verdict(table, month)
+    assert "It does on 1 of 3 systems" in text
+    assert "It does not on H200 and H100:" in text
+    assert "more than the lowest seller asks on all systems with a price" in text
+    assert "on 1 of 2 systems" in tables.verdict(table.assign(usd_per_month=[9e4, math.nan, 3e5]), month)
+    assert tables.verdict(table, month[:1]) == ""
+
+
 def test_a_limit_on_the_first_token_costs_throughput(plan):
     soon = tm.plan(LLAMA, tm.Request(4096, 512, tokens_per_s_per_user=50, ttft_s=1.0))
     assert soon.best.ttft_s <= 1.0 < plan.best.ttft_s
@@ -221,7 +241,9 @@ def test_a_figure_that_rests_on_drafts_says_what_is_made_without(plan, costs):
     plain = [tm.plan(LLAMA, plan.request, plan.best.system, efficiencies=kind).best for kind in stacks]
     most = max(c.tokens_per_s_per_chip for c in plain)
     assert not any(c.option.speculates for c in plain)
-    assert f"Without drafts the same system makes {most:.0f} tokens/s" in tables.headline(plan, costs[1], plain)
+    assert f"Without drafts the same system makes {most:.0f} tokens/s" in tables.headline(
+        plan, costs[1], {plan.best.place: plain}
+    )
     assert tables.undrafted(plan.gpus[0]) == []
 
 
