@@ -138,7 +138,7 @@ charts.table(
 # In a graph of *public software*, the ranks of each chip first add up among themselves, in 122 µs. Then the sums go around one ring of all 32 chips,
 # whose steps take 48 µs. A ring does not use the short paths of the switches. *Measured calls* have another limit: each rank passes its buffer twice
 # through its DMA queues, once to add and once to distribute. At 90 GB/s that takes 178 µs on any fabric. A call by the host adds its launch of
-# 0.89 ms. All this was measured on Trainium2, and we assume it for Trainium3.
+# 0.89 ms. These rates and the launch were measured on Trainium2, and we assume them for Trainium3.
 
 # %% tags=["hide-input"]
 on_chip = tm.collective("all_reduce", 8e6, nl32, chips=1, efficiencies="public").time_s
@@ -166,8 +166,8 @@ drawings.all_to_all("trn2.48xlarge", "trn3-nl32x2-pcie160")
 #
 # **By hand.** In a rack of the torus, the third axis is one link of 128 GB/s that half of all blocks cross: $\lambda = 128/(32 \times 0.5) = 8$
 # GB/s. With switches it is $512/30 = 17$ GB/s. If each of four ranks sends 8 MB, every pair of chips exchanges 1 MB. That takes $7.5 + 125 = 132.5$
-# µs on the torus and $3.1 + 58.6 = 61.7$ µs with switches. Public software gets the same time in the model, because nobody has measured what it loses
-# in an all-to-all.
+# µs on the torus and $3.1 + 58.6 = 61.7$ µs with switches. In the model, public software takes the same time, because no loss of its all-to-all
+# was fitted.
 
 # %% tags=["hide-input"]
 by_hand = [7.5e-6 + 1e6 / 8e9, 3.115e-6 + 1e6 / (512e9 / 30)]  # 1 MB for each pair
