@@ -29,7 +29,8 @@ from IPython.display import Markdown
 import trnmodel as tm
 from trnbook import charts
 from trnbook.chapters import add_your_own as tables
-from trnbook.chapters import common, guard, which_system
+from trnbook.chapters import common, guard
+from trnbook.shared import choices
 
 m, spec = tm.model(model), tm.system(system)
 guard.generates(model=m)
@@ -60,7 +61,7 @@ Markdown(tables.answer(plan.best))
 path = tables.config_file(m, layers=m.n_layers // 2)
 own_model = tm.model(path)
 rows = [tables.row("as shipped", plan.best), tables.row("half of the layers", tm.plan(own_model, request, spec).best)]
-for kind in which_system.undrafted(plan.best):
+for kind in choices.undrafted(plan.best):
     plain = tm.plan(m, request, spec, efficiencies=kind).best
     rows.append(tables.row(f"as shipped, without drafts ({kind})", plain))
 said = "The same question, for a shipped model and for an own one"

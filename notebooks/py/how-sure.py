@@ -25,9 +25,9 @@ from IPython.display import Markdown
 
 import trnmodel as tm
 from trnbook import charts
-from trnbook.chapters import guard, which_system
+from trnbook.chapters import guard
 from trnbook.chapters import how_sure as tables
-from trnbook.shared import case
+from trnbook.shared import case, choices
 
 known = [tm.model(name) for name in models]
 guard.some(models=models, systems=systems), guard.generates(models=known)
@@ -45,7 +45,7 @@ questions = {
 m, request, where = next(iter(questions.values()))
 one, ideal = (tm.plan(m, request, systems=where, efficiencies=kind).best for kind in (None, "ideal"))
 guard.possible(one is not None and one.valid, f"{m.id} on {where} does not keep this promise")
-drafted = which_system.undrafted(one)  # software of this system that drafts nothing, if the plan drafts
+drafted = choices.undrafted(one)  # software of this system that drafts nothing, if the plan drafts
 plain = [tm.plan(m, request, systems=where, efficiencies=kind).best for kind in drafted]
 Markdown(tables.answer(one, ideal, plain))
 
@@ -126,7 +126,7 @@ charts.table(tables.parts(llama), caption="From the times to the throughput", do
 # %%
 undrafted = {key: [] for key in questions}
 for key, (m, ask, where) in questions.items():
-    for kind in which_system.undrafted(best[key]):
+    for kind in choices.undrafted(best[key]):
         undrafted[key].append(tm.plan(m, ask, systems=where, efficiencies=kind).best)
 without = tables.without_drafts(best, undrafted)
 said = "The plans that draft, and the same systems without drafts"

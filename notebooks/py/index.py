@@ -28,9 +28,9 @@ from IPython.display import Markdown
 
 import trnmodel as tm
 from trnbook import charts
-from trnbook.chapters import guard, which_system
+from trnbook.chapters import guard
 from trnbook.chapters import index as tables
-from trnbook.shared import case, errors
+from trnbook.shared import case, choices, errors
 
 guard.within(1, 1e6, input_tokens=input_tokens, output_tokens=output_tokens)
 guard.above_zero(tokens_per_s_per_user=tokens_per_s_per_user)
@@ -48,7 +48,7 @@ roles = {model: tables.three(plans[model], sized[model]) for model in requests}
 best = {(m, name): tm.plan(m, requests[m], systems=name).best for m, names in roles.items() for name in names}
 plain = {
     (m, name): max(
-        (tm.plan(m, requests[m], name, efficiencies=kind).best for kind in which_system.undrafted(c)),
+        (tm.plan(m, requests[m], name, efficiencies=kind).best for kind in choices.undrafted(c)),
         key=lambda one: one.merit(),
         default=None,
     )

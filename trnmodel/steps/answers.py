@@ -283,7 +283,8 @@ class MemoryFit(Judged):
             whole, low, high = whole - counted, low - counted, high - counted
         with np.errstate(divide="ignore", invalid="ignore"):  # a kind may end at nothing
             sides = -np.log(low / whole), np.log(high / whole)
-        return tuple(np.where(np.equal(whole, 0), 0.0, side)[()] for side in sides)
+        below, above = (np.where(np.equal(whole, 0), 0.0, side)[()] for side in sides)
+        return below, above
 
     @property
     def room_bytes(self) -> NDArray:

@@ -9,9 +9,8 @@ import numpy as np
 import pandas as pd
 
 from trnbook.chapters import guard
-from trnbook.chapters.power import per_rack
-from trnbook.chapters.which_system import rate, same, unmeasured
 from trnbook.charts.tables import percent
+from trnbook.shared.choices import per_rack, rate, same, unmeasured
 from trnmodel.catalog.specs import Chip
 from trnmodel.catalog.systems import system
 from trnmodel.fabric.graph import Topology
@@ -83,7 +82,7 @@ def headline(plan: Plan, sized: Plan, roles: Mapping[str, str], undrafted: Mappi
     undrafted : mapping
         The best choice without drafts by system. [-]
     """
-    speed, users = plan.request.tokens_per_s_per_user, sized.demand.users if sized.demand else None
+    speed, users = plan.request.tokens_per_s_per_user, (sized.demand.users if sized.demand else None) or 1.0
     asked = f"`{plan.model.id}` at {rate(speed)} per user"
     if plan.best is None:
         return f"**{asked}: the model fits no Trainium system.**"
@@ -152,21 +151,22 @@ def _verdict(roles: Mapping[str, str], bills: Mapping[str, Capacity]) -> str:
     )
 
 
+def _with_ends(answer: Choice | Capacity, name: str, scale: float = 1.0) -> str:
+    """Return a figure of an answer with its band, in multiples of `scale`."""
+    value, low, high = (float(end) / scale for end in (getattr(answer, name), *answer.ends(name)))
+    return format_within(value, low, high)
+
+
 def row(role: str, c: Choice, plain: Choice | None, held: Capacity | None) -> dict[str, Any]:
     """Return a row of the first table: promise, system, what a chip makes, chance, first token, instances and rent."""
     made = c.valid
-    instances = format_within(held.instances, *map(float, held.ends("instances"))) if held else _NONE
-    rented = held is not None and not np.isnan(held.usd_per_month)
-    rent = (
-        format_within(held.usd_per_month / 1e3, *(float(x) / 1e3 for x in held.ends("usd_per_month")))
-        if rented
-        else _NONE
-    )
+    instances = _with_ends(held, "instances") if held else _NONE
+    rent = _with_ends(held, "usd_per_month", 1e3) if held and not np.isnan(held.usd_per_month) else _NONE
     return {
         "model, tokens/s per user": f"{c.question.model.id}, {c.question.request.tokens_per_s_per_user:,g}",
         "system": c.system.id,
         "kind": role,
-        "tokens/s per chip": format_within(c.tokens_per_s_per_chip, *map(float, c.ends(c.FIGURE))) if made else _NONE,
+        "tokens/s per chip": _with_ends(c, c.FIGURE) if made else _NONE,
         "without drafts": format_digits(plain.tokens_per_s_per_chip, 2) if plain else "the same" if made else _NONE,
         "chance": percent(c.chance, "") if made else _NONE,
         "TTFT [s]": format_digits(c.ttft_s, 2) if made else _NONE,
@@ -231,10 +231,13 @@ def beyond(
     """
     error = errors[(errors.question == "time per output token") & (errors.chip == CHIP)].iloc[0]
     cuts = draws.percentiles().iloc[0]
-    useful = [100 * float(end) for end in (job.goodput, cuts.p5, cuts.p95)]
     days = run.calendar_days()
     rows = [
-        ("Power to provision for a rack", format_within(*racked, "W"), "Trainium3 NL72x2 Switched, 72 chips"),
+        (
+            "Power to provision for a rack",
+            format_within(racked[0], racked[1], racked[2], "W"),
+            "Trainium3 NL72x2 Switched, 72 chips",
+        ),
         (
             "Days to train a model",
             format_within(days.value, days.low, days.high, "days"),
@@ -242,7 +245,7 @@ def beyond(
         ),
         (
             "Share of the time that is useful",
-            format_within(*useful, "%").replace(" %", "%"),
+            f"{format_within(100 * float(job.goodput), 100 * float(cuts.p5), 100 * float(cuts.p95))}%",
             f"{job.model.id if job.model else ''} on {float(job.chips):,.0f} chips of {job.system.name}",
         ),
         (

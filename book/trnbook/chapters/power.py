@@ -13,6 +13,7 @@ from IPython.display import Markdown
 from trnbook.chapters import common, guard
 from trnbook.chapters.power_rack import PARTS, WHOLE, RackPower
 from trnbook.shared import ledger
+from trnbook.shared.choices import per_rack
 from trnmodel.catalog import facilities, load
 from trnmodel.catalog.facilities import Assumptions, Power
 from trnmodel.catalog.specs import Chip
@@ -152,9 +153,10 @@ def answer(rows: pd.DataFrame, plan: Choice, e: RequestEnergy, assume: Sequence[
     name, spec, chip = plan.question.model.id, plan.system, plan.system.chip
     (mine,) = rows[(rows.model == name) & (rows.system == spec.id)].to_dict("records")
     at = e.decode
-    chips, all_in = per_rack(spec), [float(x) for x in (at.all_in_w, *at.ends("all_in_w"))]
-    provisioned = format_within(*(chips * x / KW for x in all_in), "kW")
-    held = format_within(*(float(x) for x in (at.chips_per_site_mw, *at.ends("chips_per_site_mw"))))
+    chips, (least_w, most_w) = per_rack(spec), map(float, at.ends("all_in_w"))
+    provisioned = format_within(chips * float(at.all_in_w) / KW, chips * least_w / KW, chips * most_w / KW, "kW")
+    fewest, densest = map(float, at.ends("chips_per_site_mw"))
+    held = format_within(float(at.chips_per_site_mw), fewest, densest)
     low, high = (format_digits(float(end), 2) for end in e.ends(SPENT[0]))
     others = (
         rows[(rows.model == name) & (rows.system != spec.id)]
@@ -198,17 +200,6 @@ def claim(rows: pd.DataFrame) -> str:
     first, others = there.iloc[0], there.iloc[1:]
     reaches = bool((others[SPENT[1]] <= first[SPENT[2]]).any())
     return f"{read_system(first.system).name} takes fewest joules" + "; ranges overlap" * reaches
-
-
-def per_rack(spec: System) -> float:
-    """Return the chips of a rack, or of a server or domain whose racks no source counts.
-
-    Examples
-    --------
-    >>> per_rack(read_system("trn3-nl32x2-pcie160")), per_rack(read_system("hgx-h200"))
-    (32.0, 8.0)
-    """
-    return float(spec.domain_chips / (1.0 if np.isnan(spec.racks) else spec.racks))
 
 
 def of_the_case(lines: Sequence[Mapping[str, Any]]) -> pd.DataFrame:

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from trnbook.chapters import common
-from trnbook.chapters.which_system import undrafted as undrafted
 from trnbook.charts.language import named
 from trnbook.shared import case
+from trnbook.shared.choices import undrafted as undrafted
 from trnmodel.evidence.score import counted
 from trnmodel.evidence.tables import OUTSIDE, SOURCE, accuracy
 from trnmodel.result import tidy
@@ -109,10 +109,10 @@ def symbols_of(best: Choice) -> pd.DataFrame:
     request, times, rate = best.question.request, best.times, float(best.requests_per_s_per_replica)
     output, tpot_s = float(request.output_tokens), 1 / float(best.tokens_per_s_per_user)
     rows: list[tuple[str, str, str, float, str]] = [
-        ("t", "step_s", "time of a decode step", times.step_s, "s"),
+        ("t", "step_s", "time of a decode step", float(times.step_s), "s"),
         ("B", "batch", "slots of a replica", best.batch, ""),
-        ("E", "tokens_per_step", "tokens that a step gives each slot", times.tokens_per_step, ""),
-        ("P", "prompt_s", "time of a prompt", times.prompt_s, "s"),
+        ("E", "tokens_per_step", "tokens that a step gives each slot", float(times.tokens_per_step), ""),
+        ("P", "prompt_s", "time of a prompt", float(times.prompt_s), "s"),
         ("o", "output_tokens", "tokens of an answer", output, ""),
         ("v", "tokens_per_s_per_user", "speed that a user is promised", request.tokens_per_s_per_user, "tokens/s"),
         ("λ", "requests_per_s_per_replica", "requests that a replica takes per second", rate, ""),

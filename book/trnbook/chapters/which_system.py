@@ -10,15 +10,14 @@ import numpy as np
 import pandas as pd
 
 from trnbook.chapters import common
+from trnbook.shared.choices import TIED, rate, same, unmeasured
 from trnmodel.catalog.load import chip as read_chip
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.evidence.score import counted
-from trnmodel.evidence.tables import judged
 from trnmodel.models.transformer import Transformer
 from trnmodel.result import tidy
 from trnmodel.search.choice import Choice
-from trnmodel.search.grid import options_of
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
 from trnmodel.units import HOUR, MILLION, format_digits, format_within
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 ENDS = ("_low", "_high")
 SHORT = ("owner_usd_per_mtoken", "energy_j_per_token")  # columns of two digits
 PAID = ("owned_usd_per_month", "usd_per_month")
-TIED = 1.01  # ratio up to which two systems do the same
 KINDS = {  # of bytes that a rank stores
     "weights": ["weight_bytes"],
     "cache": ["cache_bytes"],
@@ -64,17 +62,6 @@ def unreached(plan: Plan) -> str:
     return f"no Trainium system gives each user {speed:,g} tokens/s of {model}: {fastest}"
 
 
-def rate(speed: float) -> str:
-    """Return a speed in words.
-
-    Examples
-    --------
-    >>> rate(1.0), rate(2500.0)
-    ('1 token/s', '2,500 tokens/s')
-    """
-    return f"{speed:,g} token{'' if speed == 1 else 's'}/s"
-
-
 def one_per_chip(plan: Plan) -> list[Choice]:
     """Return the best choice of each kind of chip that keeps the promise, GPUs included, the best first.
 
@@ -98,12 +85,6 @@ def one_per_chip(plan: Plan) -> list[Choice]:
     return list(best.values())
 
 
-def same(one: Choice, other: Choice) -> bool:
-    """Whether two choices make the same per chip, within a percent."""
-    ratio = one.tokens_per_s_per_chip / other.tokens_per_s_per_chip
-    return 1 / TIED <= ratio <= TIED
-
-
 def few(chosen: Sequence[Choice], most: int = 3) -> list[str]:
     """Return the systems of a chart: the best of each Trainium chip, and the best GPUs that do not tie.
 
@@ -119,14 +100,6 @@ def few(chosen: Sequence[Choice], most: int = 3) -> list[str]:
         if c.system.chip.core is None and len(gpus) < most and not any(same(c, one) for one in gpus):
             gpus.append(c)
     return [c.system.id for c in chosen if c.system.chip.core is not None or c in gpus]
-
-
-def undrafted(best: Choice | None) -> list[str]:
-    """Return the public software of a choice that drafts no tokens; empty if the choice drafts none itself."""
-    if best is None or not best.option.speculates:
-        return []
-    options = options_of(best.system, best.question.model, best.question.request, None)
-    return [one.efficiencies.id for one in options if not one.speculates]
 
 
 def _drafts(best: Choice, plain: Sequence[Choice | None]) -> str:
@@ -179,17 +152,6 @@ def headline(plan: Plan, rented: TokenCosts, plain: Mapping[str, Sequence[Choice
         alone="" if rival else "no GPU that we know keeps this promise",
         proof="Check against numbers that are not ours",
         more=f"{_first_token(plan)}\n\n{rent}\n\n{sure}",
-    )
-
-
-def unmeasured(best: Choice) -> str:
-    """Return that nobody has published a run of a server with a chip; empty if somebody has."""
-    rows = judged()
-    some = (rows.chip == best.system.chip.id) & rows.use.str.startswith("serving")
-    return (
-        ""
-        if some.any()
-        else f"But nobody has measured a server of {best.system.chip.name}, so the draws know less there. "
     )
 
 

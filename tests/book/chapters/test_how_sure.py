@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from trnbook.chapters import how_sure as study
-from trnbook.chapters.which_system import undrafted
 from trnbook.shared import case
+from trnbook.shared.choices import undrafted
 from trnmodel.catalog import rents
 from trnmodel.catalog.load import DATA
 from trnmodel.evidence import tables

@@ -11,8 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 import trnmodel as tm
-from trnbook.chapters import index, which_system
+from trnbook.chapters import index
 from trnbook.report import chapter, chapters, form, notebooks
+from trnbook.shared import choices
 from trnmodel.arguments import UnanswerableError
 from trnmodel.cli.app import app
 from trnmodel.models.shipped import MODELS
@@ -79,7 +80,7 @@ def test_the_first_lines_have_the_bill_of_the_plan_and_what_is_left_without_draf
     plan, sized = tm.plan("llama-3.3-70b", request), tm.plan("llama-3.3-70b", request, users=1000)
     roles = index.three(plan, sized)
     assert roles == {sized.for_rent.place: "for rent", plan.best.place: "announced", plan.gpus[0].place: "GPU"}
-    stacks = which_system.undrafted(plan.best)
+    stacks = choices.undrafted(plan.best)
     plain = max(
         (tm.plan("llama-3.3-70b", request, plan.best.system, efficiencies=kind).best for kind in stacks),
         key=lambda c: c.tokens_per_s_per_chip,
