@@ -19,7 +19,7 @@ from trnmodel.search.choice import Choice
 from trnmodel.steps.answers import MemoryFit, Step
 from trnmodel.steps.mapping import Mapping
 from trnmodel.steps.rank import site
-from trnmodel.units import GIB, format_digits
+from trnmodel.units import GIB, format_digits, format_within
 
 KINDS = {
     "weights": ("weight_bytes",),
@@ -207,29 +207,34 @@ def answer(mapping: Mapping, fit: MemoryFit, place: int, question: str) -> str:
     good = bool(np.ravel(fit.valid)[place])
     ends = (fit.first_rank_total_bytes, *fit.ends("first_rank_total_bytes"))
     sizes = [float(np.broadcast_to(end, np.shape(fit.total_bytes))[place]) for end in ends]
-    name, room = called(mapping.tp[place], mapping.ep[place]), _one(fit, "first_rank_capacity_bytes", place) / GIB
-    counted_share = (_one(fit, "weight_bytes", place) + _one(fit, "cache_bytes", place)) / sizes[0]
-    over = good and sizes[-1] / GIB > room
-    verb, verdict = ("stores", "fits with") if good else ("would store", "does not fit; nearest comes")
-    if over:
-        verdict = "fits in the middle of the range with"
+    name, room = called(mapping.tp[place], mapping.ep[place]), _one(fit, "first_rank_capacity_bytes", place)
+    counted = _one(fit, "weight_bytes", place) + _one(fit, "cache_bytes", place)
+    size, _, band = format_within(sizes[0], *sizes[1:], "B", str(np.ravel(fit.basis)[0])).partition(" (")
+    of = f"{size.removesuffix(' GiB')} of {room / GIB:.3g} GiB"
+    verdict = f"so it fits with {name}" if good else f"so it does not fit; {name} comes nearest"
+    estimated = sizes[0] - counted
+    if counted >= room:
+        rest = "These bytes alone are more than the rank has."
+    elif good and estimated:
+        times = format_digits((room - counted) / estimated, 2)
+        rest = f"The model would no longer fit if they were {times} times as large"
+        rest += ", which the range includes." if sizes[-1] > room else ", which lies beyond the range."
+    else:
+        rest = ""
     less = _best(mapping, fit, float(mapping.ranks[place]) / 2)
     half = "" if less is None else called(mapping.tp[less], mapping.ep[less])
     needed = "" if less is None else format_digits(_one(fit, "first_rank_total_bytes", less) / GIB, 2)
     return common.card(
-        sizes,
-        f"what the fullest rank of {fit.system.name} {verb} {question}. It has {room:.3g} GiB, so the model {verdict} "
-        f"{name}",
-        unit="B",
-        mark=str(np.ravel(fit.basis)[0]),
+        f"{'Yes' if good else 'No'}: {of}" + (f" ({band}" if band else ""),
+        f"what the fullest rank of {fit.system.name} needs {question}, {verdict}",
+        mark="",
         rank="In comparison",
         rival=f"on half as many ranks, {half} would store {needed} GiB" if half else "",
         alone="" if half else "no smaller mapping was tried",
         proof="Check: a measured footprint, and what ran",
-        more=f"**How sure?** Weights and cache, {counted_share:.0%} of these bytes, are counted from the model's "
-        f"shapes, and the rest are constants of `{fit.stack.id}`, our own estimates. The range widens all bytes alike, "
-        "also those that are counted, and is therefore too wide"
-        + (", though it reaches beyond the memory of the rank." if over else "."),
+        more=f"**How sure?** Weights and cache, {counted / sizes[0]:.0%} of these bytes, are counted from the model's "
+        f"shapes, so the range does not end below them. The other bytes are constants of `{fit.stack.id}`, our own "
+        f"estimates. {rest}".rstrip(),
     )
 
 
@@ -262,9 +267,10 @@ def largest_batches(mapping: Mapping, one: MemoryFit, two: MemoryFit, contexts: 
     if most.empty:
         return Markdown(f"**No user of {subject_name} fits** with these mappings.")
     caption, under = "Twice the context leaves room for half the users", f"largest batch of {subject_name}"
-    return charts.lines(
+    chart = charts.lines(
         most, x="context", y="batch", color="mapping", log_x=True, log_y=True, caption=caption, under=under
     )
+    return chart.properties(height=210)
 
 
 def sequences(mapping: Mapping, one: MemoryFit, two: MemoryFit, contexts: NDArray) -> pd.DataFrame:

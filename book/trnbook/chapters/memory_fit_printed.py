@@ -105,6 +105,21 @@ def footprint() -> pd.DataFrame:
     )
 
 
+def mixtures() -> pd.DataFrame:
+    """Return what a rank of a large mixture of experts stored in all, by the length of its sequences, as printed.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        context, measured_bytes. [-]
+    """
+    import pandas as pd
+
+    of = readable(row for row in read_rows(LATER) if row["kind"] == FOOTPRINT)
+    rows = [{"context": case.reading.max_context, "measured_bytes": case.measured} for case in of]
+    return pd.DataFrame(rows)
+
+
 def in_mib(table: pd.DataFrame, rank: str) -> pd.DataFrame:
     """Return the rows of a rank with measured and predicted bytes in MiB."""
     rows = table[table["rank"] == rank]

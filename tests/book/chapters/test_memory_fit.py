@@ -128,12 +128,16 @@ def test_the_card_says_whether_it_fits():
     fit, _ = asked("llama-3.3-70b", "fp8", 4, 4608)
     place = memory_fit.chosen(MAPPINGS, fit)
     said = memory_fit.answer(MAPPINGS, fit, place, "of it")
-    assert "It has 24 GiB, so the model fits in the middle of the range with TP 4." in said
+    assert "**Yes: 21 of 24 GiB** (18 to 26; extrapolated): what the fullest rank of trn2.48xlarge needs of it" in said
+    assert "so it fits with TP 4." in said
+    # 24 GiB less 18.32 of weights and cache over the other 2.27
+    assert "The model would no longer fit if they were 2.5 times as large, which the range includes." in said
     assert "on half as many ranks, TP 2 would store 39 GiB." in said
     none = tm.memory_fit("llama-3.1-405b", "trn2.48xlarge", MAPPINGS, batch=64, context=65_536)
     assert not none.valid.any()
     said = memory_fit.answer(MAPPINGS, none, memory_fit.chosen(MAPPINGS, none), "of it")
-    assert "so the model does not fit; nearest comes TP 64." in said
+    assert "so it does not fit; TP 64 comes nearest." in said
+    assert said.startswith("> **No: ")
     assert memory_fit.by_ranks(MAPPINGS, none).mapping.unique().tolist() == ["TP 16", "TP 32", "TP 64"]
 
 
@@ -361,3 +365,10 @@ def test_runs_are_of_neuron_chips_and_their_software_each_once():
         )
     ]
     assert sizes == [(5, 11), (5, 13)]
+
+
+def test_mixtures_are_those_of_the_page():
+    """Kimi-K2.5 on Trainium2: 20.9, 21.9 and 23.4 GiB of a bank, as the page prints them."""
+    table = printed.mixtures()
+    assert (table.measured_bytes / GIB).round(1).tolist() == [20.9, 21.9, 23.4]
+    assert table.context.tolist() == [128, 512, 1024]
