@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+import altair as alt
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
@@ -19,6 +20,7 @@ from trnmodel.formulas import memory
 from trnmodel.kernels.engines import KernelTime
 from trnmodel.kernels.kernel import TransferTime
 from trnmodel.result import tidy
+from trnmodel.search.choice import Choice
 from trnmodel.steps.answers import Step
 from trnmodel.units import format_quantity
 
@@ -84,7 +86,7 @@ def share_of_limit(profiles: pd.DataFrame) -> float:
     return float(profiles.mbu.median()) * of_chip.hbm / of_chip.lower
 
 
-def sureness(chip: str | Chip, weight_share: float, reached: float) -> str:
+def sureness(chip: str | Chip, weight_share: float, reached: float, plans: Sequence[Choice] = ()) -> str:
     """Return how sure the limit of a chip is: what AWS prints beside it, and whether the step model keeps to it.
 
     Parameters
@@ -95,6 +97,8 @@ def sureness(chip: str | Chip, weight_share: float, reached: float) -> str:
         Share of the printed HBM bandwidth at which the step model reads weights. [-]
     reached : float
         Share of the limit that half of the profiled models reached. [-]
+    plans : sequence of Choice
+        A plan of the running case as it is, and with weights that arrive at the limit; empty without such a system. [-]
 
     Examples
     --------
@@ -109,11 +113,23 @@ def sureness(chip: str | Chip, weight_share: float, reached: float) -> str:
         said.append(f"AWS's page of the chip allows its DMA engines more, {format_quantity(total, 'B/s', 3)}.")
     if streamed > rates.lower * 1.001:
         said.append(
-            f"The step model of this book reads weights at {format_quantity(streamed, 'B/s', 3)} and ideal software at "
-            f"{format_quantity(rates.hbm, 'B/s', 3)}, both above this limit, and the book's bands do not cover it."
+            f"The step model of this book reads weights faster, at {format_quantity(streamed, 'B/s', 3)}, and ideal "
+            f"software at {format_quantity(rates.hbm, 'B/s', 3)}."
         )
+        if plans:
+            said.append(_if_it_holds(*plans))
     said.append(f"Half of the models profiled on Trainium1 reached at least {reached:.0%} of its limit.")
     return " ".join(said)
+
+
+def _if_it_holds(own: Choice, slow: Choice) -> str:
+    """Return what the running case makes if weights arrive at the limit, and whether its band covers that."""
+    rates = [float(plan.tokens_per_s_per_chip) for plan in (own, slow)]
+    inside = "inside" if own.ends("tokens_per_s_per_chip")[0] <= rates[1] else "below"
+    return (
+        f"If the limit holds, Llama-3.3-70B of the running case makes {rates[1]:.0f} tokens/s per chip instead of "
+        f"{rates[0]:.0f}, which lies {inside} its band."
+    )
 
 
 def ceilings(chips: Iterable[str | Chip], reached: float) -> pd.DataFrame:
@@ -146,18 +162,27 @@ def ceilings(chips: Iterable[str | Chip], reached: float) -> pd.DataFrame:
     return tidy(rows)
 
 
-def next_best(chip: str | Chip, chips: Iterable[str | Chip]) -> tuple[str, str]:
-    """Return the fastest other chip with its limit, and how it compares, as the card of the chapter says it.
+def compared(chip: str | Chip, chips: Iterable[str | Chip]) -> str:
+    """Return the fastest other chip with its limit, as the card of the chapter says it.
 
     Examples
     --------
-    >>> next_best("trainium2", ["trainium1", "trainium2", "trainium3"])
-    ('Trainium3, 4.22 TB/s', 'Ahead of it')
+    >>> compared("trainium2", ["trainium1", "trainium2", "trainium3"])
+    'Trainium3 reads up to 4.22 TB/s'
     """
     (own,) = neuron_chips([chip])
     best = max((one for one in neuron_chips(chips) if one.id != own.id), key=lambda one: limits(one).lower)
-    ahead = limits(best).lower > limits(own).lower
-    return f"{best.name}, {format_quantity(limits(best).lower, 'B/s', 3)}", "Ahead of it" if ahead else "Next best"
+    return f"{best.name} reads up to {format_quantity(limits(best).lower, 'B/s', 3)}"
+
+
+def within(chart: alt.LayerChart, x: tuple[float, float], y: tuple[float, float] | None = None) -> alt.LayerChart:
+    """Return a chart whose axes, in the unit that they show, have these ends."""
+    for layer in chart.layer:
+        for channel, ends in ((layer.encoding.x, x), (layer.encoding.y, y)):
+            if ends and isinstance(channel, alt.X | alt.Y):
+                scale = channel.to_dict().get("scale") or {}
+                channel["scale"] = scale | {"domain": list(ends), "nice": False}
+    return chart
 
 
 def pins(chips: Iterable[str | Chip]) -> pd.DataFrame:
