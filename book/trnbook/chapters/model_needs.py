@@ -15,7 +15,7 @@ from trnmodel.models.describe import attention_kind as attention_kind
 from trnmodel.models.operators import Operator
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
-from trnmodel.units import GB
+from trnmodel.units import GIB
 
 KINDS = ("codellama-13b", "llama-3.3-70b", "deepseek-v3", "gpt-oss-120b", "nemotron-h-56b")  # of attention, one each
 SHARED, EXPERTS, CACHE = "shared weights", "routed experts", "caches"
@@ -101,7 +101,15 @@ def with_counts(agreement: pd.DataFrame, published: pd.DataFrame) -> pd.DataFram
     """
     row = {"figure": "parameters, by publishers", "rows": len(published), "models": published.model.nunique()}
     row |= {"exact": int((published.difference == 0).sum()), "worst_error": 0.0}
-    return pd.concat([pd.DataFrame([row]), agreement], ignore_index=True)
+    table = pd.concat([pd.DataFrame([row]), agreement], ignore_index=True)
+    return (
+        table.assign(worst_error=[_share(size) for size in table.worst_error]) if "worst_error" in agreement else table
+    )
+
+
+def _share(error: float) -> str:
+    """Return a small error as text: none, or with two places of a percent."""
+    return "none" if error == 0 else "below 0.01%" if error < 1e-4 else f"{error:.2%}"
 
 
 def step_of_experts(
@@ -151,12 +159,12 @@ def step_of_experts(
 
     def frame(batch: int) -> list[str]:
         step = chosen.operators("decode", batch=batch, past=context - 1, precision=precision)
-        size = by_part(step).set_index("part").read_bytes / GB
+        size = by_part(step).set_index("part").read_bytes / GIB
         met = np.unique(drawn[:batch])
         said = (
-            f"{size[SHARED]:.0f} GB, read once",
-            f"{len(met)} of {experts}: {size[EXPERTS]:.0f} GB in all layers",
-            f"{batch} x {size[CACHE] / batch:.2f} GB",
+            f"{size[SHARED]:.0f} GiB, read once",
+            f"{len(met)} of {experts}: {size[EXPERTS]:.0f} GiB in all layers",
+            f"{batch} x {size[CACHE] / batch:.2f} GiB",
         )
         marks = [text(x, 62, one, anchor="start", size=17) for x, one in zip(left, said, strict=True)]
         marks += [square(int(expert), left[1], COLUMNS, CELL, "b") for expert in met]
