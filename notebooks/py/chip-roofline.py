@@ -44,8 +44,9 @@ charts.roofline(
     common.peaks([*GENERATIONS, spec, *comparators], tables.FORMATS).drop_duplicates(["chip", "dtype"]),
     {"chip": spec.name, "dtype": dtype},
     marker=intensity_flop_per_byte,
+    highlight=[tm.chip(name).name for name in dict.fromkeys([*GENERATIONS, spec.id])],
     caption="Memory limits left of the ridge, arithmetic right of it",
-    under="decode lies to the left, a long prompt to the right; choose a chip, move the slider",
+    under="dotted: the ridge of the chosen chip; choose a chip and move the slider",
 )
 
 # %% [markdown]
@@ -227,9 +228,10 @@ charts.scatter(
 )
 
 # %% [markdown]
-# Every point lies above the line, so the bound holds. Large tuned products on Trainium3 come close to it. Kernels on Trainium1 mix products with
-# other work, and some take more than three times as long as the roofline. A core that runs alone may draw more than its part of the bandwidth; its true bound
-# would then lie lower still. The roofline is a limit and not a prediction. The next chapter predicts.
+# Every point lies above the line, so the bound holds on Trainium1 and Trainium3. None of these kernels ran on Trainium2. Large tuned products
+# on Trainium3 come close to the line. Kernels on Trainium1 mix products with other work, and some take more than three times as long as the
+# roofline. A core that runs alone may draw more than its part of the bandwidth. Then its true limit is a shorter time, and the kernels are
+# further above it than the chart shows. The roofline is a limit and not a prediction. The next chapter predicts.
 
 # %% [markdown]
 # ## What moves the answer, and what is left out

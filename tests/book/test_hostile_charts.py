@@ -125,8 +125,8 @@ def _calls() -> Iterator[Call]:
     yield _call(
         "charts",
         "charts.roofline",
-        "frame=peaks(), chosen={}, marker=1.0, caption='c', under='u'",
-        "frame: frame; models: chosen; one: marker; text: caption under",
+        "frame=peaks(), chosen={}, marker=1.0, highlight=['Trainium2'], caption='c', under='u'",
+        "frame: frame; models: chosen; one: marker; any: highlight; text: caption under",
     )
     yield _call(
         "charts",

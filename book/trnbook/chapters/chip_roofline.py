@@ -63,18 +63,18 @@ def answer(chip: Chip, dtype: str, ridge_flop_per_byte: float, comparators: Iter
         more=f"**How sure?** It is {'our estimate of the' if ours else 'the printed'} peak over the printed bandwidth, "
         "without losses of software. "
         f"Open disagreements between sources move it by at most {high / low * fast / slow - 1:.0%}."
-        + _by_engines(chip, dtype, ridge_flop_per_byte),
+        + _by_engines(chip, dtype),
     )
 
 
-def _by_engines(chip: Chip, dtype: str, ridge_flop_per_byte: float) -> str:
+def _by_engines(chip: Chip, dtype: str) -> str:
     """Return where the ridge would lie if DMA engines limit reads, at the rate of AWS's guide; empty if they do not.
 
     Examples
     --------
-    >>> _by_engines(load.chip("trainium3"), "bf16", 137.0).rpartition(" to ")[2]
+    >>> _by_engines(load.chip("trainium3"), "bf16").rpartition(" is ")[2]
     '159.'
-    >>> _by_engines(load.chip("h100"), "bf16", 295.0)
+    >>> _by_engines(load.chip("h100"), "bf16")
     ''
     """
     if chip.core is None:
@@ -84,8 +84,8 @@ def _by_engines(chip: Chip, dtype: str, ridge_flop_per_byte: float) -> str:
         return ""
     moved = chip.peak_flop_per_s[dtype] / copied
     return (
-        " Not in that: [the engines that copy](memory.ipynb) from HBM are slower than it by AWS's guide and would move "
-        f"the ridge from {ridge_flop_per_byte:,.0f} to {moved:,.0f}."
+        " This leaves out [the DMA engines](memory.ipynb), which copy from HBM. By AWS's guide they are slower than "
+        f"HBM, and with them the ridge is {moved:,.0f}."
     )
 
 

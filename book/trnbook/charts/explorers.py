@@ -18,7 +18,7 @@ import numpy as np
 from trnbook.charts import language
 from trnbook.charts.plot import HEIGHT, Plot
 from trnbook.charts.tables import axis_title, check, rounded
-from trnmodel.arguments import TINY, instance, number, refuse
+from trnmodel.arguments import TINY, instance, listed, number, refuse
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.catalog.systems import systems
 from trnmodel.result import BASES
@@ -347,11 +347,19 @@ def _unlit() -> Any:
 
 
 def roofline(
-    frame: pd.DataFrame, chosen: Mapping[str, Any], *, marker: float, caption: str, under: str = ""
+    frame: pd.DataFrame,
+    chosen: Mapping[str, Any],
+    *,
+    marker: float,
+    highlight: Sequence[str] = (),
+    caption: str,
+    under: str = "",
 ) -> alt.LayerChart:
     """Rooflines of one number format: controls choose a chip and the format, a slider or a pointer the intensity.
 
-    Below stand the rate that the chip attains there, which side of its ridge point that is, and the ridge point.
+    Beside the ridge point of the chip stand the phases that lie there. Below stand the rate that the chip attains at
+    the intensity, which side of its ridge point that is, and the ridge point. Chips that are not among those to
+    `highlight` are grey.
 
     Parameters
     ----------
@@ -368,7 +376,7 @@ def roofline(
     most = _ceiling(max(4 * float(peaks.ridge_flop_per_byte.max()), start))
     options, chosen = _options(peaks, ROOFS, chosen)
     last = math.floor(POWERS * math.log10(most))
-    name = "Arithmetic intensity [FLOP/B], 10 to the power of "
+    name = "Arithmetic intensity, log scale (1 is 10 FLOP/B, 2 is 100) "
     slider = alt.binding_range(min=0, max=last / POWERS, step=1 / POWERS, name=name)
     first = round(POWERS * math.log10(start)) / POWERS
     pick = alt.selection_point(
@@ -385,7 +393,8 @@ def roofline(
     rates = [rounded(float(end)) for end in (roofs.y.min(), roofs.y.max())]
     place["y"] = _log(alt.Y, "y", axis_title("attainable_flop_per_s", "TFLOP/s"), domain=rates)
     legend = alt.Legend(orient="bottom-right", columns=1, title=None)  # where no roof is
-    plot = Plot(roofs, {"chip": ""})
+    none = isinstance(highlight, tuple | list) and not highlight
+    plot = Plot(roofs, {"chip": ""}, "", [] if none else list(dict.fromkeys(listed("highlight", highlight, str))))
     params, picked = plot.picked("chip")
     colour = {"color": plot.colour(alt.Color, "chip", legend=legend)}
     lines = alt.Chart(roofs).transform_filter(f"datum.dtype == {json.dumps(options['dtype'])}[dtype]")
@@ -431,12 +440,29 @@ def _table(peaks: pd.DataFrame, options: Mapping[str, Sequence[Any]]) -> str:
     return json.dumps([[rows.get((chip, dtype)) for dtype in options["dtype"]] for chip in options["chip"]])
 
 
+def _phases(place: Mapping[str, Any]) -> list[Any]:
+    """Which phases lie left and right of the ridge point of the chosen chip, beside a line that marks it."""
+    at = alt.Chart(alt.InlineData(values=[{}])).transform_filter("roof").transform_calculate(x="roof[2]")
+    text = {"fontSize": 12, "color": INK, "baseline": "middle"}
+    return [
+        at.mark_rule(color=GREY, strokeDash=[2, 3]).encode(x=place["x"]),
+        at.mark_text(align="right", dx=-6, text="\N{LEFTWARDS ARROW} decode", **text).encode(
+            x=place["x"], y=alt.value(alt.expr("height - 12"))
+        ),
+        at.mark_text(align="left", dx=6, text="long prompt \N{RIGHTWARDS ARROW}", **text).encode(
+            x=place["x"], y=alt.value(alt.expr("0.45 * height"))
+        ),
+    ]
+
+
 def _read(place: Mapping[str, Any]) -> list[Any]:
     """Where the intensity meets the roof: a rule and a ring, and below the chart what it means."""
     one = alt.Chart(alt.InlineData(values=[{}])).transform_calculate(
         x="isDefined(pick.power) ? pow(10, pick.power[0]) : 1"
     )
-    known = one.transform_filter("roof").transform_calculate(y="min(roof[0], datum.x * roof[1])")
+    known = one.transform_filter("roof").transform_calculate(
+        y="min(roof[0], datum.x * roof[1])", flop_per_byte="format(datum.x, ',.3~r') + ' FLOP/B'"
+    )
     ridge, low, high = (f"format(roof[{i}], roof[4] > roof[3] ? ',.3~r' : ',.4~r')" for i in (2, 3, 4))
     lines = [
         "'at ' + format(datum.x, ',.4~r') + ' FLOP/B'",
@@ -451,7 +477,11 @@ def _read(place: Mapping[str, Any]) -> list[Any]:
         _text_mark(one.transform_filter("!roof"), "'The chip has no peak in this format'", BELOW, 16),
     ]
     return [
+        *_phases(place),
         known.mark_rule(color=GREY).encode(x=place["x"]),
+        known.mark_text(align="left", dx=6, fontSize=12, color=INK).encode(
+            x=place["x"], y=alt.value(10), text=alt.Text(field="flop_per_byte", type="nominal")
+        ),
         known.mark_point(size=160, strokeWidth=2.5, color=GREY, opacity=1).encode(**place),
         alt.layer(*texts),
     ]

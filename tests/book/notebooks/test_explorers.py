@@ -11,6 +11,7 @@ import pytest
 import trnmodel as tm
 from trnbook import charts
 from trnbook.chapters.serving_explorer import frontier_grid
+from trnbook.charts import language
 from trnbook.charts.display import VEGALITE_MIME, mimebundle, script_json
 
 MOST_BYTES = 300_000
@@ -132,6 +133,17 @@ def test_the_slider_of_the_roofline_is_in_powers_of_ten(marker, start, most):
     pick = param(chart, "pick")
     assert pick["value"] == [{"power": start}]
     assert [pick["bind"]["power"][name] for name in ("min", "max", "step")] == [0, most, 0.01]
+
+
+def test_the_roofline_marks_its_phases_and_greys_other_chips():
+    """Decode stands left of the ridge of the chosen chip and a long prompt right; the slider names powers."""
+    peaks = pd.DataFrame([PEAKS | {"chip": name, "dtype": "bf16"} for name in ("Trainium2", "H100 SXM")])
+    chart = charts.roofline(peaks, {}, marker=300.0, highlight=["Trainium2"], caption="A claim").to_dict()
+    assert param(chart, "pick")["bind"]["power"]["name"].endswith("(1 is 10 FLOP/B, 2 is 100) ")
+    told = [layer["mark"].get("text", "") for layer in chart["layer"] if "mark" in layer]
+    assert {"\N{LEFTWARDS ARROW} decode", "long prompt \N{RIGHTWARDS ARROW}"} <= set(told)
+    own, other = chart["layer"][0]["encoding"]["color"]["scale"]["range"]
+    assert own != other == language.GREY
 
 
 def test_a_chip_whose_bandwidth_is_not_published_has_no_roof():
