@@ -245,7 +245,9 @@ def beyond(
         ),
         (
             "Share of the time that is useful",
-            f"{format_within(100 * float(job.goodput), 100 * float(cuts.p5), 100 * float(cuts.p95))}%",
+            format_within(100 * float(job.goodput), 100 * float(cuts.p5), 100 * float(cuts.p95), "%").replace(
+                " %", "%"
+            ),
             f"{job.model.id if job.model else ''} on {float(job.chips):,.0f} chips of {job.system.name}",
         ),
         (
