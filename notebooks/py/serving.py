@@ -31,7 +31,7 @@ from trnbook.chapters import common, guard
 from trnbook.chapters import serving as tables
 from trnbook.chapters import serving_explorer as explorer
 from trnbook.drawings import timelines
-from trnbook.shared import case
+from trnbook.shared import case, choices
 
 m, spec, promise = tm.model(model), tm.system(system), {"tokens_per_s_per_user": tokens_per_s_per_user}
 guard.generates(model=m), guard.spans(input_tokens + output_tokens, model=m)
@@ -43,7 +43,7 @@ plan = tm.plan(m, tm.Request(**usual), spec, **chosen)
 guard.possible(plan.reached, tables.unreached(plan))
 
 # %% tags=["hide-input"]
-undrafted = [tm.plan(m, tm.Request(**usual), spec, **chosen, efficiencies=one) for one in tables.undrafted(plan.best)]
+undrafted = [tm.plan(m, tm.Request(**usual), spec, **chosen, efficiencies=one) for one in choices.undrafted(plan.best)]
 Markdown(tables.headline(plan.best, undrafted))
 
 # %%

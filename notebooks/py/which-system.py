@@ -32,7 +32,7 @@ import trnmodel as tm
 from trnbook import charts
 from trnbook.chapters import common, guard
 from trnbook.chapters import which_system as tables
-from trnbook.shared import case
+from trnbook.shared import case, choices
 
 m, fit_m = tm.model(model), tables.stretched(tm.model(fit_model), fit_context)
 guard.generates(model=m, fit_model=fit_m), guard.spans(input_tokens + output_tokens, model=m)
@@ -47,7 +47,7 @@ rented = tm.token_cost(m, request, [c.system for c in every], pricing=pricing)
 
 # %% tags=["hide-input"]
 plain = {
-    c.place: [tm.plan(m, request, c.system, efficiencies=kind).best for kind in tables.undrafted(c)]
+    c.place: [tm.plan(m, request, c.system, efficiencies=kind).best for kind in choices.undrafted(c)]
     for c in (plan.best, plan.for_rent)
     if c is not None
 }

@@ -209,7 +209,7 @@ def answer(mapping: Mapping, fit: MemoryFit, place: int, question: str) -> str:
     sizes = [float(np.broadcast_to(end, np.shape(fit.total_bytes))[place]) for end in ends]
     name, room = called(mapping.tp[place], mapping.ep[place]), _one(fit, "first_rank_capacity_bytes", place)
     counted = _one(fit, "weight_bytes", place) + _one(fit, "cache_bytes", place)
-    size, _, band = format_within(sizes[0], *sizes[1:], "B", str(np.ravel(fit.basis)[0])).partition(" (")
+    size, _, band = format_within(sizes[0], sizes[1], sizes[2], "B", str(np.ravel(fit.basis)[0])).partition(" (")
     of = f"{size.removesuffix(' GiB')} of {room / GIB:.3g} GiB"
     verdict = f"so it fits with {name}" if good else f"so it does not fit; {name} comes nearest"
     estimated = sizes[0] - counted

@@ -11,7 +11,6 @@ import pandas as pd
 from trnbook.chapters import common
 from trnbook.charts.language import named
 from trnbook.shared import case
-from trnbook.shared.choices import undrafted as undrafted
 from trnmodel.evidence.score import counted
 from trnmodel.evidence.tables import OUTSIDE, SOURCE, accuracy
 from trnmodel.result import tidy

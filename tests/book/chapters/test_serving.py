@@ -6,7 +6,7 @@ import pytest
 
 import trnmodel as tm
 from trnbook.chapters import serving
-from trnbook.shared import case
+from trnbook.shared import case, choices
 from trnmodel.evidence.tables import OUTSIDE, accuracy
 from trnmodel.search import deployments
 from trnmodel.search.frontier import frontiers
@@ -156,13 +156,13 @@ def test_the_card_says_what_is_made_without_drafts():
     """The better of both kinds of software without drafts, 28 tokens/s; a plan that drafts nothing says nothing."""
     best = case.choice("llama-3.3-70b", "trn2.48xlarge")
     ask = case.request("llama-3.3-70b"), "trn2.48xlarge"
-    plain = [tm.plan("llama-3.3-70b", *ask, efficiencies=one) for one in serving.undrafted(best)]
+    plain = [tm.plan("llama-3.3-70b", *ask, efficiencies=one) for one in choices.undrafted(best)]
     most = max(one.best.tokens_per_s_per_chip for one in plain)
     said = serving.headline(best, plain)
     assert f"Without drafts the system makes {most:.0f} tokens/s per chip." in said
     assert "for one sequence at a time" in said
     assert [one["what"] for one in serving.without_drafts(plain)] == ["without drafts"]
-    assert serving.undrafted(case.choice("deepseek-v3", "trn2.48xlarge")) == []
+    assert choices.undrafted(case.choice("deepseek-v3", "trn2.48xlarge")) == []
     assert "drafts" not in serving.headline(case.choice("deepseek-v3", "trn2.48xlarge"))
 
 

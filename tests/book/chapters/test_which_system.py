@@ -8,7 +8,7 @@ import pytest
 
 import trnmodel as tm
 from trnbook.chapters import which_system as tables
-from trnbook.shared import case
+from trnbook.shared import case, choices
 from trnmodel.evidence.tables import OUTSIDE, accuracy
 from trnmodel.units import MILLION
 
@@ -237,14 +237,14 @@ def test_a_limit_on_the_first_token_costs_throughput(plan):
 
 
 def test_a_figure_that_rests_on_drafts_says_what_is_made_without(plan, costs):
-    stacks = tables.undrafted(plan.best)
+    stacks = choices.undrafted(plan.best)
     plain = [tm.plan(LLAMA, plan.request, plan.best.system, efficiencies=kind).best for kind in stacks]
     most = max(c.tokens_per_s_per_chip for c in plain)
     assert not any(c.option.speculates for c in plain)
     assert f"Without drafts the same system makes {most:.0f} tokens/s" in tables.headline(
         plan, costs[1], {plan.best.place: plain}
     )
-    assert tables.undrafted(plan.gpus[0]) == []
+    assert choices.undrafted(plan.gpus[0]) == []
 
 
 def test_a_chart_of_few_systems_has_no_gpus_that_tie(plan):
@@ -252,4 +252,4 @@ def test_a_chart_of_few_systems_has_no_gpus_that_tie(plan):
     shown = [c for c in chosen if c.system.id in tables.few(chosen)]
     gpus = [c for c in shown if c.system.chip.core is None]
     assert len(gpus) == 3
-    assert not any(tables.same(one, other) for one in gpus for other in gpus if one is not other)
+    assert not any(choices.same(one, other) for one in gpus for other in gpus if one is not other)
