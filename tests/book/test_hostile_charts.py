@@ -103,7 +103,7 @@ def _calls() -> Iterator[Call]:
         "spans": ("start='limit_s', end='time_s', y='chip', color='dtype'", "choice: start end y color;"),
         "waterfall": (
             "before='limit_s', x='time_s', y='chip', color='dtype', label='chip'",
-            "choice: before x y color label;",
+            "choice: before x y color label; flag: log_x;",
         ),
         "ranges": (
             "x='time_s', y='chip', color='dtype', highlight=['fp8']",

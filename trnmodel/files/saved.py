@@ -387,7 +387,7 @@ def _no_number(token: str) -> NoReturn:
 
 def _read(path: Path) -> Saved:
     """Return a saved plan; raise one ValueError that says why a file is none."""
-    origin = untrusted.printed(path)
+    origin = f"path={untrusted.printed(path)}"
     content = untrusted.content("path", path, MAX_FILE_BYTES)
     try:
         values = untrusted.json_object(content, origin, "a saved plan", MAX_DEPTH, parse_constant=_no_number)

@@ -87,7 +87,7 @@ def read_json(path: Path) -> dict[str, Any]:
         path = path / "config.json" if path.is_dir() else path
     content = untrusted.content("model", path, MAX_FILE_BYTES)
     hooks: dict[str, Any] = {"parse_constant": partial(_constant, printed(path)), "parse_int": _whole}
-    return untrusted.json_object(content, printed(path), "a model configuration", MAX_DEPTH, **hooks)
+    return untrusted.json_object(content, f"model={printed(path)}", "a model configuration", MAX_DEPTH, **hooks)
 
 
 @dataclass(frozen=True)
