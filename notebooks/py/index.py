@@ -12,8 +12,8 @@
 # # Trainium from first principles
 #
 # This book answers what you must know before you rent, buy or program AWS Trainium: which system, how many chips, how fast, at what power
-# and price, and how long training takes. The answers come from small formulas over sourced facts. Every headline carries its range, and a
-# chapter derives it.
+# and price, and how long training takes. The answers come from small formulas over sourced facts. Predictions carry a range. A
+# chapter derives each of them.
 
 # %% tags=["parameters"]
 models: list[str] = ["llama-3.3-70b", "deepseek-v3", "llama-3.1-8b"]
@@ -44,7 +44,7 @@ requests = {m: tm.Request(input_tokens, output_tokens, tokens_per_s_per_user=spe
 # %% tags=["hide-input"]
 plans = {model: tm.plan(model, request) for model, request in requests.items()}
 sized = {model: tm.plan(model, request, users=users) for model, request in requests.items()}
-roles = {model: tables.three(plans[model], sized[model]) for model in requests}
+roles = {model: tables.roles_of(plans[model], sized[model]) for model in requests}
 best = {(m, name): tm.plan(m, requests[m], systems=name).best for m, names in roles.items() for name in names}
 plain = {
     (m, name): max(
@@ -92,12 +92,12 @@ rows = [
 charts.table(pd.DataFrame(rows), caption=f"What serves {tm.units.counted(users, 'user')}", download="what-to-use")
 
 # %% [markdown]
-# Rents are those of Capacity Blocks, and a dash says that nobody publishes one. A range in brackets holds nine of ten draws of what is
-# uncertain, and *chance* is the share of the draws in which the promise holds. *Extrapolated* means that no published run lies near.
+# Rents are those of Capacity Blocks, and a dash says that nobody publishes one. *Chance* is the share of draws of what is uncertain in
+# which the promise holds. Of those draws nine in ten lie in the range in brackets. *Extrapolated* means that no published run lies near.
 #
-# - **Drafts** are tokens that a small model proposes and the large one checks. Some are documented for one chip alone, so the table also
-#   shows what is left without them.
-# - **The promise sets no limit on the first token.** Prompts take longer on Trainium, so a limit helps GPUs.
+# - **Drafts** are tokens that a small model proposes and the large one checks. Their gain was measured with one sequence, in another format
+#   and on more ranks than here, and we assume that it carries over. So the table also shows what the best documented software makes without them.
+# - **The promise sets no limit on the first token.** Prompts take longer on Trainium, so a limit of a second helps GPUs.
 #   [Which system should I use?](which-system.ipynb) shows by how much.
 # - **An announced system** cannot be rented yet.
 # - **No documented release of vLLM Neuron lists DeepSeek-V3.** Its rows ask what that software would make.
@@ -132,7 +132,7 @@ charts.table(pd.DataFrame(answers), caption="All figures of these systems", down
 
 # %% [markdown]
 # Where the ranges overlap, a measurement on your own model decides, and not this page. Four chapters help you to decide: [Which system should
-# I use?](which-system.ipynb) compares all systems at every speed. [What does a token cost, and who wins?](cost.ipynb) takes your own prices.
+# I use?](which-system.ipynb) compares systems at every speed. [What does a token cost, and who wins?](cost.ipynb) takes your own prices.
 # [How does Trainium stand beside GPUs and TPUs?](beside-gpus.ipynb) counts per chip, per dollar and per joule. [How sure can you
 # be?](how-sure.ipynb) says how far such answers have been from measurements.
 #
@@ -150,8 +150,9 @@ case.table("index")
 # %% [markdown]
 # ## Three ways to read
 #
-# **You decide about a purchase.** Read the four chapters of the first part. One line at the terminal gives the same answer for your own
-# model: the system, the mapping, the runner-up, the bill for a number of users, and the command that starts the server.
+# **You decide about a purchase.** Read the four chapters of the first part. One line at the terminal asks the same for your own
+# model: the system, the mapping, the runner-up, the bill for a number of users at several prices, and the command that starts the server. With
+# `--users` it counts whole instances, so that another system may lead.
 #
 # ```console
 # trnmodel plan llama-3.3-70b --speed 50 --in 4096 --out 512

@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 LARGEST = {"trainium1": "trn1.32xlarge", "trainium2": "trn2-ultraserver", "trainium3": "trn3-nl72x2-pcie160"}
 _USD = "generated_usd_per_mtoken"
 CHIP = "Trainium2"  # whose errors the first page shows
+GPU = "GPU"
+KINDS = {
+    "for rent": "Trainium to rent today",
+    GPU: "GPUs with the lowest bill",
+    f"{GPU}, most per chip": "Best GPU per chip",
+}
 _NONE = "\N{EN DASH}"
 
 
@@ -47,14 +53,18 @@ def paired(models: list[str], tokens_per_s_per_user: list[float]) -> dict[str, f
     return dict(zip(models, speeds, strict=True))
 
 
-def three(plan: Plan, sized: Plan) -> dict[str, str]:
-    """Return the system to rent for the users, the best Trainium system and the best GPU system, each with its role.
+def roles_of(plan: Plan, sized: Plan) -> dict[str, str]:
+    """Return the Trainium to rent for the users and the best one, the GPUs with the lowest bill and the best.
 
-    A Trainium system that is the best and for rent has one role; one that nobody has is left out.
+    A system that has two roles is named once, and a role that nobody has is left out.
     """
     best = plan.best if plan.reached else None
     gpus = [c for c in plan.gpus if c.valid]
-    found = {"for rent": sized.for_rent, "announced": best, "GPU": gpus[0] if gpus else None}
+    rents = [(float(sized.capacity_of(c).usd_per_month), c) for c in sized.gpus if c.valid]
+    priced = [pair for pair in rents if not np.isnan(pair[0])]
+    most = gpus[0] if gpus else None
+    cheapest = min(priced, key=lambda pair: pair[0])[1] if priced else most
+    found = {"for rent": sized.for_rent, "announced": best, GPU: cheapest, f"{GPU}, most per chip": most}
     roles = dict[str, str]()
     for role, c in found.items():
         if c is not None:
@@ -78,7 +88,7 @@ def headline(plan: Plan, sized: Plan, roles: Mapping[str, str], undrafted: Mappi
     sized : Plan
         The answer for the users. [-]
     roles : mapping
-        Role of each system, as `three` returns it. [-]
+        Role of each system, as `roles_of` returns it. [-]
     undrafted : mapping
         The best choice without drafts by system. [-]
     """
@@ -94,13 +104,14 @@ def headline(plan: Plan, sized: Plan, roles: Mapping[str, str], undrafted: Mappi
     choices = {c.system.id: c for c in (*plan.choices, *plan.gpus)}
     bills = {name: one for name in roles if (one := sized_on(sized, name)) is not None}
     for name, role in roles.items():
-        c, rented = choices[name], role == "GPU" or choices[name].system.status == "for rent"
-        kind = "Best GPU" if role == "GPU" else "Trainium to rent today" if rented else "Best Trainium, announced"
+        c, gpu = choices[name], role.startswith(GPU)
+        rented = gpu or c.system.status == "for rent"
+        kind = KINDS[role if gpu else "for rent"] if rented else "Best Trainium, announced"
         bill = _bill(bills.get(name)) if rented else ""
         made = c.in_words("tokens_per_s_per_chip", "tokens/s per chip", str(c.basis))
         made = f"{'They make' if bill else 'It makes'} {made}{_without(undrafted.get(name))}."
         holds = f"The promise holds in {percent(c.chance, '')} of the draws. "
-        end = f"{holds}{'' if role == 'GPU' else unmeasured(c)}{_tied(c, plan)}"
+        end = f"{holds}{'' if gpu else unmeasured(c)}{_tied(c, plan)}"
         end += "" if rented else "Nobody publishes its rent."
         lines.append(f"- **{kind}: {c.system.name}.** {bill}{made} {end}".rstrip())
     return "\n".join([*lines, f"\n{_lengths(plan)} {_verdict(roles, bills)}"])
@@ -138,9 +149,9 @@ def _verdict(roles: Mapping[str, str], bills: Mapping[str, Capacity]) -> str:
     rents = {
         role: bills[name] for name, role in roles.items() if name in bills and not np.isnan(bills[name].usd_per_month)
     }
-    if not {"for rent", "GPU"} <= set(rents):
+    if not {"for rent", GPU} <= set(rents):
         return "The two rents cannot be compared, since one of them is not published."
-    ours, gpu = rents["for rent"], rents["GPU"]
+    ours, gpu = rents["for rent"], rents[GPU]
     first = min(ours, gpu, key=lambda one: one.usd_per_month)
     (low, high), (other_low, other_high) = (tuple(map(float, one.ends("usd_per_month"))) for one in (ours, gpu))
     lower = f"The middle of the bill is lower on {first.system.name}"

@@ -46,7 +46,7 @@ def unmeasured(best: Choice) -> str:
     rows = judged()
     if ((rows.chip == best.system.chip.id) & rows.use.str.startswith("serving")).any():
         return ""
-    return f"But nobody has measured a server of {best.system.chip.name}, so the draws know less there. "
+    return f"But nobody has measured a server of {best.system.chip.name}, so its range is too narrow. "
 
 
 def per_rack(spec: System) -> float:

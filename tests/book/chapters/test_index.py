@@ -67,19 +67,22 @@ def test_half_the_hbm_rate_changes_a_row():
 def test_the_headline_says_which_system_or_that_none_is_so_fast(model, speed, words):
     request = tm.Request(4096, 512, tokens_per_s_per_user=speed)
     plan, sized = tm.plan(model, request), tm.plan(model, request, users=1000)
-    assert words in index.headline(plan, sized, index.three(plan, sized), {})
+    assert words in index.headline(plan, sized, index.roles_of(plan, sized), {})
 
 
 def test_the_headline_of_a_model_that_fits_nowhere():
     plan = tm.plan("llama-3.1-405b", tm.Request(4096, 512, tokens_per_s_per_user=20.0), "trn2.3xlarge")
-    assert "the model fits no Trainium system" in index.headline(plan, plan, index.three(plan, plan), {})
+    assert "the model fits no Trainium system" in index.headline(plan, plan, index.roles_of(plan, plan), {})
 
 
 def test_the_first_lines_have_the_bill_of_the_plan_and_what_is_left_without_drafts():
     request = tm.Request(4096, 512, tokens_per_s_per_user=SPEED)
     plan, sized = tm.plan("llama-3.3-70b", request), tm.plan("llama-3.3-70b", request, users=1000)
-    roles = index.three(plan, sized)
-    assert roles == {sized.for_rent.place: "for rent", plan.best.place: "announced", plan.gpus[0].place: "GPU"}
+    roles = index.roles_of(plan, sized)
+    bills = {c.place: float(sized.capacity_of(c).usd_per_month) for c in sized.gpus if c.valid}
+    lowest = min((name for name, bill in bills.items() if bill == bill), key=bills.__getitem__)
+    gpus = {lowest: "GPU", plan.gpus[0].place: "GPU, most per chip"}
+    assert roles == {sized.for_rent.place: "for rent", plan.best.place: "announced"} | gpus
     stacks = choices.undrafted(plan.best)
     plain = max(
         (tm.plan("llama-3.3-70b", request, plan.best.system, efficiencies=kind).best for kind in stacks),
