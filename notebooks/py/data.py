@@ -143,7 +143,7 @@ for name in tables.INSTANCES:
 charts.table(pd.DataFrame(totals), caption="Printed totals of instances beside ours", download="totals")
 
 # %% [markdown]
-# Where the two differ by a tenth of a percent or so, a source rounded. One total does not fit, that of `trn1.32xlarge`. AWS prints it in GiB/s, as
+# All totals but one agree. That of `trn1.32xlarge` does not: AWS prints it in GiB/s, as
 # 16 times 820. We read the 820 of one chip as GB/s, since the pins of its memory give that. The ruling stands in [Where do the sources disagree,
 # and what did we decide?](contradictions.ipynb)
 #

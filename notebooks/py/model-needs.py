@@ -73,8 +73,8 @@ charts.stacks(
 # %% [markdown]
 # ## The running case
 #
-# Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its users. Every
-# chapter adds a line, which it explains, and the last lines are those of the first page.
+# Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its users. Most
+# chapters of this part add a line, which they explain, and the last lines are those of the first page.
 
 # %% tags=["hide-input"]
 case.table("model-needs")

@@ -306,7 +306,7 @@ rank = {"message_bytes": 8 * 114_688 / 4, "chips": 72, "efficiencies": "public"}
 ends = [tables.with_hop(tray, 0.0) for tray in (tables.LARGE, "trn3-nl72x2-ualink")]
 free = [float(tm.collective("all_to_all", system=end, **rank).time_s) for end in ends]
 Markdown(
-    f"With free hops the first tray costs {tm.units.format_quantity(free[0] - free[1], 's', 2)} more per exchange than the last: one switch."
+    f"With free hops the first tray costs {tm.units.format_quantity(free[0] - free[1], 's', 3)} more per exchange than the last: one switch."
 )
 
 # %% [markdown]

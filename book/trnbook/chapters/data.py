@@ -59,7 +59,7 @@ def answer(facts: pd.DataFrame) -> str:
         rank="In comparison",
         rival=f"{ours / len(facts):.0%} of them are our own estimates, and say so",
         proof="Check: totals that vendors print",
-        more=f"**How sure?** They are about {len(figures):,} figures. Of these, {(figures == 1).mean():.0%} have "
+        more=f"**How sure?** They concern {len(figures):,} different figures. Of these, {(figures == 1).mean():.0%} have "
         "one source only, so nobody contradicts them and nobody confirms them. Where sources disagree, all stand here, "
         "with a decision.",
     )
