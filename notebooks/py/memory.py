@@ -49,9 +49,8 @@ reached = tables.share_of_limit(profiles)
 Markdown(
     common.card(
         tm.units.format_quantity(tables.limits(spec).lower, "B/s", 3),
-        f"the most that {spec.name} can read from its memory (HBM), by AWS's guide for kernels. Two printed rates limit "
-        "it, that of the memory and that of the DMA engines which copy from it, and this is the lower one",
-        mark="ideal",
+        tables.most(spec, share),
+        mark="",
         rival=tables.compared(spec, CHIPS),
         rank="In comparison",
         proof="Check: bytes that a profiler counted",
@@ -72,8 +71,8 @@ charts.bars(
 # %% [markdown]
 # ## The running case
 #
-# Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its users. Every
-# chapter adds a line, which it explains, and the last lines are those of the first page.
+# Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its users. Most
+# chapters of this part add a line, which they explain, and the last lines are those of the first page.
 
 # %% tags=["hide-input"]
 case.table("memory")
@@ -313,8 +312,8 @@ tables.within(chart, (0, 1.1e3 * max(map(float, moved.values()))))
 #
 # ```{admonition} Answer
 # :class: dropdown
-# The lower rate is the core's part of HBM, 362.5 GB/s. Rows of 256 B reach $256/2{,}485 = 10.3\,\%$ of it. One MiB takes 28 µs, and
-# the start another 1.3 µs.
+# The engines copy 368 GB/s in long rows. Rows of 256 B reach $256/2{,}485 = 10.3\,\%$ of it, 38 GB/s, which is far below the core's part
+# of HBM. One MiB takes 28 µs, and the start another 1.3 µs.
 # ```
 #
 # **3.** By what factor does W4A8 speed up a decode step that reads nothing but weights, compared with MXFP8?

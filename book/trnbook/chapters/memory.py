@@ -86,6 +86,23 @@ def share_of_limit(profiles: pd.DataFrame) -> float:
     return float(profiles.mbu.median()) * of_chip.hbm / of_chip.lower
 
 
+def most(chip: str | Chip, weight_share: float) -> str:
+    """Return what the limit of a chip is, and at which rate this book reads weights where that is higher.
+
+    Examples
+    --------
+    >>> "this book assumes 4.66 TB/s" in most("trainium3", 0.95), "assumes" in most("trainium2", 0.95)
+    (True, False)
+    """
+    (chip,) = neuron_chips([chip])
+    rates = limits(chip)
+    streamed = weight_share * rates.hbm
+    said = f"the most that {chip.name} reads from its memory (HBM), if AWS's guide for kernels is right"
+    if streamed > rates.lower * 1.001:
+        said += f"; this book assumes {format_quantity(streamed, 'B/s', 3)}"
+    return f"{said}. It is the lower of two printed rates, those of the memory and of the DMA engines that copy from it"
+
+
 def sureness(chip: str | Chip, weight_share: float, reached: float, plans: Sequence[Choice] = ()) -> str:
     """Return how sure the limit of a chip is: what AWS prints beside it, and whether the step model keeps to it.
 
@@ -113,8 +130,8 @@ def sureness(chip: str | Chip, weight_share: float, reached: float, plans: Seque
         said.append(f"AWS's page of the chip allows its DMA engines more, {format_quantity(total, 'B/s', 3)}.")
     if streamed > rates.lower * 1.001:
         said.append(
-            f"The step model of this book reads weights faster, at {format_quantity(streamed, 'B/s', 3)}, and ideal "
-            f"software at {format_quantity(rates.hbm, 'B/s', 3)}."
+            f"The step model of this book does not know the limit: public software reads weights at "
+            f"{format_quantity(streamed, 'B/s', 3)}, and ideal software at {format_quantity(rates.hbm, 'B/s', 3)}."
         )
         if plans:
             said.append(_if_it_holds(*plans))
