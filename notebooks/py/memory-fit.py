@@ -63,8 +63,8 @@ charts.stacks(
 # %% [markdown]
 # ## The running case
 #
-# Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its users. Every
-# chapter adds a line. The last one here is this chapter's: the bytes that a chip stores while it serves the case.
+# Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its users. Most
+# chapters of this part add a line. The last one here is this chapter's: the bytes that a chip stores while it serves the case.
 
 # %% tags=["hide-input"]
 case.table("memory-fit")
@@ -132,7 +132,7 @@ flows.where_a_byte_goes("llama-3.3-70b", "trn2.48xlarge", tm.Mapping(tp=64), bat
 # $$ \underbrace{16.9}_{\text{weights}} + \underbrace{1.4}_{\text{cache}} + \underbrace{0.5}_{\text{page}} + \underbrace{1.2}_{\text{buffers, code}}
 #    = 20.0, \qquad 20.0 + 0.6 = 20.6 \text{ on the first rank.} $$
 #
-# Four such ranks make a chip, which stores 80 GiB, as the table says. The cell recomputes all columns.
+# Four such ranks make a chip, which stores 80 GiB, as the table says. The cell works out all columns anew.
 
 # %%
 GIB, MIB = 2**30, 2**20
@@ -173,7 +173,7 @@ assert (chips.more_users > 0).all()
 #
 # $$ K_r = 8 \times 65{,}536 \times \frac{192{,}512\ \text{B}}{4} = 25.2\ \text{GB} = 23.5\ \text{GiB of the } 24 \text{ per rank.} $$
 #
-# A smaller TP can still fit where the users are spread over several replicas, as in [Which system should you choose?](which-system.ipynb).
+# A smaller TP can still fit where the users are spread over several replicas, as in [Which system should I use?](which-system.ipynb).
 # EP avoids the copies inside one replica, since each group of ranks serves its own users. `tm.memory_fit` takes arrays, so one call tries
 # every mapping of TP and EP. A second call asks how fast each user reads. Put your own model in the last line.
 
@@ -285,8 +285,8 @@ assert printed.rule("kv_cap_share") == 0.3
 #
 # ```{admonition} Answer
 # :class: dropdown
-# Each rank stores one head either way, so a user takes the same bytes of it. Only the weights shrink, from about $4.3$ to $2.3$ GiB per
-# rank. The room grows by two GiB, or 12 %, for twice the chips.
+# Each rank stores one head either way, so a user takes the same bytes of it. Only the weights shrink, from $4.1$ to $2.05$ GiB per
+# rank. The room of about 20 GiB grows by two, or 10 %, for twice the chips.
 # ```
 #
 # **3.** How many Trainium3 chips of 144 GiB do the weights of DeepSeek-V3 need at least, in BF16 and in MXFP8?

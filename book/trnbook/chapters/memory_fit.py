@@ -211,7 +211,13 @@ def answer(mapping: Mapping, fit: MemoryFit, place: int, question: str) -> str:
     counted = _one(fit, "weight_bytes", place) + _one(fit, "cache_bytes", place)
     size, _, band = format_within(sizes[0], sizes[1], sizes[2], "B", str(np.ravel(fit.basis)[0])).partition(" (")
     of = f"{size.removesuffix(' GiB')} of {room / GIB:.3g} GiB"
-    verdict = f"so it fits with {name}" if good else f"so it does not fit; {name} comes nearest"
+    crosses = bool(sizes[1] <= room < sizes[-1])  # the range holds both answers
+    yes = ("Probably" if crosses else "Yes") if good else ("Probably not" if crosses else "No")
+    verdict = (
+        f"so it {'should fit' if crosses else 'fits'} with {name}"
+        if good
+        else f"so it does not fit; {name} comes nearest"
+    )
     estimated = sizes[0] - counted
     if counted >= room:
         rest = "These bytes alone are more than the rank has."
@@ -225,7 +231,7 @@ def answer(mapping: Mapping, fit: MemoryFit, place: int, question: str) -> str:
     half = "" if less is None else called(mapping.tp[less], mapping.ep[less])
     needed = "" if less is None else format_digits(_one(fit, "first_rank_total_bytes", less) / GIB, 2)
     return common.card(
-        f"{'Yes' if good else 'No'}: {of}" + (f" ({band}" if band else ""),
+        f"{yes}: {of}" + (f" ({band}" if band else ""),
         f"what the fullest rank of {fit.system.name} needs {question}, {verdict}",
         mark="",
         rank="In comparison",
@@ -234,7 +240,7 @@ def answer(mapping: Mapping, fit: MemoryFit, place: int, question: str) -> str:
         proof="Check: a measured footprint, and what ran",
         more=f"**How sure?** Weights and cache, {counted / sizes[0]:.0%} of these bytes, are counted from the model's "
         f"shapes, so the range does not end below them. The other bytes are constants of `{fit.stack.id}`, our own "
-        f"estimates. {rest}".rstrip(),
+        f"estimates. {rest} A draft model would need memory too, which is not counted.".replace("  ", " "),
     )
 
 
