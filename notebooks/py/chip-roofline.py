@@ -52,8 +52,8 @@ charts.roofline(
 # %% [markdown]
 # ## The running case
 #
-# Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its users. Every
-# chapter adds a line, which it explains, and the last lines are those of the first page.
+# Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its users. Most
+# chapters of this part add a line, which they explain, and the last lines are those of the first page.
 
 # %% tags=["hide-input"]
 case.table("chip-roofline")
@@ -111,7 +111,7 @@ tables.reuse(spec, stored_bytes, ridge * stored_bytes / 2)
 # Take Trainium2 in BF16, for which AWS prints 667 TFLOP/s and 2.9 TB/s. A square weight matrix with 8,192 rows holds 67 million weights.
 # At two bytes each that is 134 MB, and reading it takes 46 µs. Multiplying one token's vector by it takes 134 million
 # operations, which the peak does in 0.2 µs. So reading takes 230 times as long as multiplying. With 230 tokens in the batch, both take
-# the same time. The ridge point is 230 FLOP per byte. The code of this page recomputes each of these numbers.
+# the same time. The ridge point is 230 FLOP per byte. The code of this page works each of them out anew.
 
 # %% tags=["hide-input"]
 matrix_bytes, token_flop = 2 * 8192**2, 2 * 8192**2  # two bytes, and two operations, per weight
@@ -342,7 +342,7 @@ charts.table(formats, caption="Weights read per second, and the batch at the rid
 # :class: dropdown
 # * **Trainium3, HBM bandwidth.** [AWS's architecture
 #   page](https://github.com/aws-neuron/aws-neuron-sdk/blob/81ce03ae261e12925e53437a0f690478e6366155/about-neuron/arch/neuron-hardware/trainium3.rst)
-#   prints 4.9 TB/s, and AWS's guide for kernels prints 4.7 TB/s. A profile taken on the hardware states 4.715 TB/s. We use the larger value,
+#   prints 4.9 TB/s, and AWS's guide for kernels prints 4.7 TB/s. A profile taken on the hardware implies 4.715 TB/s. We use the larger value,
 #   which the printed totals of the UltraServers also give, and carry the smaller one as the low end.
 # * **Trainium1, BF16.** An older page of AWS prints 210 TFLOP/s, the newer ones print 190. We use the newer value.
 # * **Trainium1, INT8.** AWS prints a rate, but no documented instruction of its cores multiplies INT8. It is kept as printed and is no peak here.

@@ -37,7 +37,7 @@ Markdown(tables.answer(facts, entity, quantity))
 
 # %%
 rows = tables.followed(tm.facts(), entity, quantity)
-charts.table(rows, caption="What each source prints, and what we do with it", download="figure")
+charts.table(rows, caption="What each source prints or implies, and what we do with it", download="figure")
 
 # %% [markdown]
 # A figure that nobody contradicts is simply used. Where sources disagree, we decide once, write down why, and keep what the others print. If
@@ -56,14 +56,13 @@ charts.table(disputed, caption="Which source says what, and what we use", downlo
 # %% [markdown]
 # ## The bandwidth of Trainium3's memory
 #
-# AWS contradicts itself. Its architecture page prints 4.9 TB/s, and the totals of both UltraServers agree with that. Its guide for kernels prints
-# 4.7 TB/s, and a profile that was taken on hardware agrees with the guide. With $n$ stacks of $k$ pins, the rate $r$ of a pin gives
+# AWS contradicts itself. Its architecture page prints 4.9 TB/s, and its totals of both UltraServers agree, though they are no
+# independent proof. Its guide for kernels prints 4.7 TB/s, and a profile that was taken on hardware implies about as much. With $n$ stacks of $k$ pins, the rate $r$ of a pin gives
 #
 # $$ b = \frac{n\,k\,r}{8} . $$
 #
-# **By hand.** Trainium3 has four stacks of 1,024 pins. A pin rate of 9.6 Gb/s gives $4.915$ TB/s, and 9.2 Gb/s gives $4.710$. So the two
-# figures look like two grades of the same memory. SemiAnalysis names two suppliers. That the slower grade is one of them is our inference, since
-# AWS prints no pin rate. We use the larger figure and carry the smaller one. Ask the running case for all that was printed:
+# **By hand.** Trainium3 has four stacks of 1,024 pins. A pin rate of 9.6 Gb/s gives $4.915$ TB/s, and 9.2 Gb/s gives $4.710$. They look
+# like two grades of the same memory, which is our inference, since AWS prints no pin rate. We use the larger figure and carry the smaller one. Ask the running case at each:
 
 # %%
 assert (round(4 * 1024 * 9.6 / 8 / 1000, 3), round(4 * 1024 * 9.2 / 8 / 1000, 3)) == (4.915, 4.710)
@@ -72,11 +71,10 @@ for model in case.PROMISES:
     for rate in tables.printed_values(tm.facts(), "trainium3", "hbm_bytes_per_s"):
         system = tables.with_chip(rack, hbm_bytes_per_s=rate)
         lines.append(tables.line(rate, tm.plan(model, case.request(model), systems=system).best))
-charts.table(pd.DataFrame(lines), caption="The running case at each bandwidth that is printed", download="hbm")
+charts.table(pd.DataFrame(lines), caption="The running case at each of these bandwidths", download="hbm")
 
 # %% [markdown]
-# A step moves less than the bandwidth does, because part of it is exchange and software. Throughput can move more than the step, because a server
-# that must keep a promise has less time left for prompts.
+# A step moves less than the bandwidth, since part of it is exchange and software. Throughput can move more, since less time is left for prompts.
 #
 # ## Ten disagreements that touch the running case
 #

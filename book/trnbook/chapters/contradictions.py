@@ -259,7 +259,7 @@ def followed(facts: pd.DataFrame, entity: str, name: str) -> pd.DataFrame:
     titles = common.bibliography(rows.source).set_index("id")
     table = pd.DataFrame(
         {
-            "prints": [_said(row) for _, row in rows.iterrows()],
+            "prints": [_said(row) + _derived(row) for _, row in rows.iterrows()],
             "decision": standing(rows).replace("open", "open: an end of the band"),
             "publisher": rows.source.map(titles.publisher),
             "title": rows.source.map(titles.title),
@@ -267,6 +267,13 @@ def followed(facts: pd.DataFrame, entity: str, name: str) -> pd.DataFrame:
         }
     )
     return table.sort_values("decision", key=_order, kind="stable", ignore_index=True)
+
+
+def _derived(row: pd.Series) -> str:
+    """Return how a figure that its source does not print was found; empty for one that is printed."""
+    if row.source == _OURS:
+        return " (our arithmetic)"
+    return " (implied)" if str(row.note).startswith("implied") else ""
 
 
 def _order(decision: pd.Series) -> pd.Series:
