@@ -93,9 +93,9 @@ def unseen(chip_name: str = ANY) -> str:
     >>> unseen("Trainium2").startswith("Over all kinds of kernels on Trainium2, with their page left out of the fit")
     True
     """
-    found = by_chip(left_out_rows())
-    row = found[(found.question == "kernel") & (found.chip == chip_name)].iloc[0]
-    where = "" if chip_name == ANY else f" on {chip_name}"
+    errors = by_chip(left_out_rows())
+    row = errors[(errors.question == "kernel") & (errors.chip == chip_name)].iloc[0]
+    where = " on all chips together" if chip_name == ANY else f" on {chip_name}"
     return (
         f"Over all kinds of kernels{where}, with their page left out of the fit, the "
         f"[median error](accuracy.ipynb) is {row.median_error:.0%}."
