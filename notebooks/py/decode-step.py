@@ -211,7 +211,6 @@ assert abs(checked.error[0]) < 0.02
 # %% [markdown]
 # This row helped to fit the constants, so the agreement proves little. The fair test leaves the page of a measurement out of
 # the fit before predicting it. Each point below is such a step. A point below the line took longer than we expect.
-# [How wrong are we?](accuracy.ipynb) goes on from here.
 
 # %% tags=["hide-input"]
 unseen = tables.unseen()

@@ -110,13 +110,13 @@ def _with_drafts(step: Step) -> str:
     )
 
 
-def command(asked: StepAt, stack: str) -> Markdown:
+def command(at_point: StepAt, stack: str) -> Markdown:
     """Return the command that prints the step of the chapter, as a block of code."""
-    flags = {"tp": asked.mapping.tp, "ep": asked.mapping.ep} | asked.sizes
+    flags = {"tp": at_point.mapping.tp, "ep": at_point.mapping.ep} | at_point.sizes
     shown = [f"--{name.replace('_', '-')} {value:.15g}" for name, value in flags.items() if (name, value) != ("ep", 1)]
-    shown += [f"--precision {asked.software['precision']}"] + [f"--stack {stack}"] * (stack != "public")
-    model = read_model(asked.deployment.model)
-    at = f"trnmodel decode {model.path or model.id} {asked.deployment.system}"
+    shown += [f"--precision {at_point.software['precision']}"] + [f"--stack {stack}"] * (stack != "public")
+    model = read_model(at_point.deployment.model)
+    at = f"trnmodel decode {model.path or model.id} {at_point.deployment.system}"
     return Markdown(f"```console\n{' '.join([at, *shown])}\n```")
 
 
@@ -249,7 +249,8 @@ def medians(errors: pd.DataFrame, unseen: pd.DataFrame) -> Markdown:
     on = " or ".join(sorted(map(named, slow.chip.unique())))
     return Markdown(
         f"With its page left out, the median error of a step is {said}. In the chart, {len(slow)} of {len(unseen)} "
-        f"steps took more than twice as long as predicted. All of them ran on {on}, and we do not know why."
+        f"steps took more than twice as long as predicted. They ran dense models on {on}, and we do not know why. "
+        "Mixtures of experts on Trainium2 often do: [How wrong are we?](accuracy.ipynb)"
     )
 
 
@@ -288,13 +289,13 @@ def efficiency_table(e: Efficiencies) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def symbols_of(found: StepAt, step: Step) -> pd.DataFrame:
+def symbols_of(at_point: StepAt, step: Step) -> pd.DataFrame:
     """Return the chapter's symbols per rank, with their values in the step that was asked for."""
-    d, sizes = found.deployment, found.sizes
+    d, sizes = at_point.deployment, at_point.sizes
     at, chosen, dtypes = site(d.system, d.mapping.lnc), read_model(d.model), load.precision(d.precision)
     weights, cache = chosen.weight_bytes_read(1, dtypes), chosen.kv_bytes(1, dtypes.kv)
     rows: list[tuple[str, str, str, Any, str, str]] = [
-        ("N", "active_params()", "parameters that a token meets", chosen.active_params(), "", "shapes of the model"),
+        ("N", "active_params(False)", "parameters that multiply a token", chosen.active_params(False), "", "shapes"),
         ("W", "weight_bytes_read()", "weights that a step at batch 1 reads", weights, "B", "shapes of the model"),
         ("c", "kv_bytes(1)", "cache of one token", cache, "B", "shapes of the model"),
         ("b", "hbm_bytes_per_s", "HBM bandwidth of a rank", at.hbm_bytes_per_s, "B/s", "chip / its ranks"),
