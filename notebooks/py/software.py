@@ -59,8 +59,8 @@ display(Markdown(tables.answer(gaps, plans)), shown)
 # date, so this book plans with public software and counts better software as a gain.
 #
 # **How sure is this?** The ideal end follows from data sheets. The public end is a prediction, and its range holds what nobody knows of the
-# software. Routing of experts was fitted to at most 64 ranks, and a large rack is asked for more. In another order each bar differs; the total does
-# not.
+# software. Routing of experts was fitted to 64 ranks at most; a rack has more. Another order changes the bars but
+# not their product.
 #
 # ## The running case
 #
@@ -89,7 +89,7 @@ case.table("software")
 # %%
 steps = {}
 for name, best in plans.items():
-    where, ask = (models[name], spec, best.degrees), tables.asked(best)
+    where, ask = (models[name], spec, best.degrees), tables.question_of(best)
     steps[name] = {k: tm.decode_step(*where, efficiencies=k, **ask) for k in ("ideal", "hand-tuned")}
     steps[name]["public"] = best.step
 tables.in_time(steps)
@@ -121,7 +121,7 @@ tables.in_time(steps)
 
 # %%
 plan = case.choice("deepseek-v3", "trn3-nl32x2-pcie160")
-where, ask = ("deepseek-v3", plan.system, plan.degrees), tables.asked(plan)
+where, ask = ("deepseek-v3", plan.system, plan.degrees), tables.question_of(plan)
 free = plan.stack.moved({"expert_core_s": 0.0})  # the same software without this cost
 batches = [16, 32, 64, 128, 192, 256, 512, 704, 1024]
 both = {"with routing": plan.stack, "routing for free": free}
@@ -195,8 +195,8 @@ charts.table(
 )
 
 # %% [markdown]
-# A factor of one means that nothing is lost. A factor below one: this loss is booked in another column. A mechanism that loses nothing in any of these
-# rows has no column. In serving, launch costs nothing here, because one graph holds the whole model in this software. Training loses most to
+# A factor of one means that nothing is lost. A factor below one means that another column already contains this loss. A mechanism that loses nothing in any of these
+# rows has no column. In serving, launch costs nothing, because one graph holds the whole model. Training loses most to
 # kernels, and to exchanges that do not overlap with work.
 #
 # ## How much must software win back?
