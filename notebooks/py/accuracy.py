@@ -280,7 +280,7 @@ files = {
 display(*(charts.table(frame, caption=name, download=stem, file_only=True) for name, (frame, stem) in files.items()))
 
 # %% tags=["hide-input"]
-two = tables.read_both_ways("trainium3", "gpt-oss-20b")
+two = tables.both_readings("trainium3", "gpt-oss-20b")
 assert two.error.round(2).to_dict() == {"cells": -0.79, "stated": 0.52}, "the words on first tokens of Trainium3"
 slow = tables.points(unseen).query("question == 'time per output token' and measured > 0.1")
 longer = slow.measured / slow.predicted

@@ -29,7 +29,7 @@ from trnmodel.evidence.tables import table as lab_table
 from trnmodel.models.transformer import model
 from trnmodel.steps.answers import Step
 from trnmodel.units import MS
-from trnmodel.units import counted as counted_words
+from trnmodel.units import counted as count_of
 
 _FOLDER = DATA / "evidence"
 BLIND, FITS = (_FOLDER / f"{name}.csv" for name in ("blind", "residuals"))
@@ -309,10 +309,10 @@ def answer(errors: pd.DataFrame, question: str, chip: str) -> str:
     chip : str
         One of `CHIPS`; where it has no such measurement, all chips answer. [-]
     """
-    asked = errors[errors.question != OTHER].set_index("question")
-    rows = asked[asked.chip == chip]
+    named = errors[errors.question != OTHER].set_index("question")
+    rows = named[named.chip == chip]
     if question not in rows.index:
-        rows = asked[asked.chip == ANY]
+        rows = named[named.chip == ANY]
     own, best, worst = rows.loc[question], rows.median_error.idxmin(), rows.median_error.idxmax()
     held = _held().get(question, np.nan)
     sure = (
@@ -328,8 +328,8 @@ def answer(errors: pd.DataFrame, question: str, chip: str) -> str:
         rank="In comparison",
         rival=f"{rows.median_error[best]:.0%} for a {best}, {rows.median_error[worst]:.0%} for a {worst}",
         proof="Check: the errors, question by question",
-        more=f"**How sure?** {sure}The error rests on {counted_words(own.configurations, 'configuration')} of "
-        f"{counted_words(own.pages, 'page')}.",
+        more=f"**How sure?** {sure}The error rests on {count_of(own.configurations, 'configuration')} of "
+        f"{count_of(own.pages, 'page')}.",
     )
 
 
@@ -375,11 +375,11 @@ def near(drawn: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     """
     most = drawn.groupby("question").measured.transform(lambda size: FAR * size.quantile(0.99))
     beyond = int((drawn.measured > most).sum())
-    words = {0: "no point", 1: "one point"}.get(beyond, f"{beyond} points")
-    return drawn[drawn.measured <= most], words
+    number = {0: "no point", 1: "one point"}.get(beyond, f"{beyond} points")
+    return drawn[drawn.measured <= most], number
 
 
-def read_both_ways(chip: str, name: str) -> pd.DataFrame:
+def both_readings(chip: str, name: str) -> pd.DataFrame:
     """Return the first token of a model on a chip as its page's cells have it, and with what the page's words add."""
     pages = pd.read_csv(PAGES)
     rows = pages[pages.chip.eq(chip) & pages.model.eq(name) & pages.meaning.eq("prefill")]

@@ -59,8 +59,8 @@ def answer(facts: pd.DataFrame) -> str:
         rank="In comparison",
         rival=f"{ours / len(facts):.0%} of them are our own estimates, and say so",
         proof="Check: totals that vendors print",
-        more=f"**How sure?** They concern {len(figures):,} different figures. Of these, {(figures == 1).mean():.0%} have "
-        "one source only, so nobody contradicts them and nobody confirms them. Where sources disagree, all stand here, "
+        more=f"**How sure?** They concern {len(figures):,} different figures. "
+        f"Of these, {(figures == 1).mean():.0%} have one source only, so nobody contradicts them and nobody confirms them. Where sources disagree, all stand here, "
         "with a decision.",
     )
 
@@ -150,8 +150,8 @@ def most_elastic(steps: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of facts that move one of the models by a hundredth of their change or more, largest first."""
     rows = steps[steps.fact != UNCHANGED]
     largest = rows.groupby("fact").elasticity.apply(lambda one: one.abs().max())
-    kept = largest[largest >= _VISIBLE].sort_values(ascending=False)
-    return rows[rows.fact.isin(kept.index)].sort_values("fact", key=lambda names: -names.map(kept), kind="stable")
+    visible = largest[largest >= _VISIBLE].sort_values(ascending=False, kind="stable")
+    return rows[rows.fact.isin(visible.index)].sort_values("fact", key=lambda names: -names.map(visible), kind="stable")
 
 
 def in_use(facts: pd.DataFrame) -> pd.DataFrame:

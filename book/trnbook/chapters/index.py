@@ -64,9 +64,9 @@ def roles_of(plan: Plan, sized: Plan) -> dict[str, str]:
     priced = [pair for pair in rents if not np.isnan(pair[0])]
     most = gpus[0] if gpus else None
     cheapest = min(priced, key=lambda pair: pair[0])[1] if priced else most
-    found = {"for rent": sized.for_rent, "announced": best, GPU: cheapest, f"{GPU}, most per chip": most}
+    named = {"for rent": sized.for_rent, "announced": best, GPU: cheapest, f"{GPU}, most per chip": most}
     roles = dict[str, str]()
-    for role, c in found.items():
+    for role, c in named.items():
         if c is not None:
             roles.setdefault(c.system.id, c.system.status if role == "announced" else role)
     return roles or ({plan.best.system.id: "too slow"} if plan.best is not None else {})
@@ -93,12 +93,12 @@ def headline(plan: Plan, sized: Plan, roles: Mapping[str, str], undrafted: Mappi
         The best choice without drafts by system. [-]
     """
     speed, users = plan.request.tokens_per_s_per_user, (sized.demand.users if sized.demand else None) or 1.0
-    asked = f"`{plan.model.id}` at {rate(speed)} per user"
+    promise = f"`{plan.model.id}` at {rate(speed)} per user"
     if plan.best is None:
-        return f"**{asked}: the model fits no Trainium system.**"
+        return f"**{promise}: the model fits no Trainium system.**"
     if not plan.reached:
         return (
-            f"**{asked}: no Trainium system is so fast with public software.** {plan.best.system.name} comes nearest."
+            f"**{promise}: no Trainium system is so fast with public software.** {plan.best.system.name} comes nearest."
         )
     lines = [f"**For {counted(users, 'user')} of `{plan.model.id}`, each at {rate(speed)}:**\n"]
     choices = {c.system.id: c for c in (*plan.choices, *plan.gpus)}

@@ -122,13 +122,13 @@ def must_fit(plans: Mapping[str, Choice | None], system: str) -> None:
         guard.need(best is not None, f"{model} does not fit on system = {system!r}")
 
 
-def asked(plan: Choice) -> dict[str, Any]:
+def question_of(plan: Choice) -> dict[str, Any]:
     """Return the batch, lengths, format and drafts of a plan's decode step, as `tm.decode_step` takes them.
 
     Examples
     --------
     >>> from trnbook.shared import case
-    >>> asked(case.choice("llama-3.3-70b", "trn2.48xlarge"))["new_tokens"]
+    >>> question_of(case.choice("llama-3.3-70b", "trn2.48xlarge"))["new_tokens"]
     8
     """
     request = plan.question.request
@@ -353,8 +353,8 @@ def within_reach(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     """
     near = table[["measured_speedup", "predicted_speedup"]].max(axis=1) <= MOST_DRAWN
     beyond = int((~near).sum())
-    words = {0: "none", 1: "one"}.get(beyond, str(beyond))
-    return table[near], f"beyond {MOST_DRAWN:.0f}: {words}"
+    number = {0: "none", 1: "one"}.get(beyond, str(beyond))
+    return table[near], f"beyond {MOST_DRAWN:.0f}: {number}"
 
 
 def closed() -> pd.DataFrame:

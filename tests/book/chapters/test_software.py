@@ -37,7 +37,7 @@ def pairs():
 
 
 def steps_of(plan):
-    where, ask = (plan.question.model, plan.system, plan.degrees), tables.asked(plan)
+    where, ask = (plan.question.model, plan.system, plan.degrees), tables.question_of(plan)
     stacks = {"ideal": "ideal", "hand-tuned": "hand-tuned", "public": plan.stack}
     return {kind: tm.decode_step(*where, efficiencies=e, **ask) for kind, e in stacks.items()}
 
