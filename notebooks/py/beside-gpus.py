@@ -206,7 +206,7 @@ charts.ranges(
 #
 # - **Drafts.** A chip may use drafts that documents or a measured run name for it, or for another chip of the same maker. So
 #   Trainium3 takes over the drafts of Trainium2 for Llama, and B200 may take over those of H100. The search runs drafts only where
-#   they gain. AWS measured those for Llama on Trainium2 with one sequence at a time, and we assume the same gain with several.
+#   they gain. AWS measured those for Llama on Trainium2 in BF16 on 64 ranks with one sequence, and we assume the same here.
 #   Drafts on GPUs are charged for every token that they check, and lose with many users.
 # - **Software.** AMD's chips and TPUs run on constants of NVIDIA's software with wider bands, because nobody published enough of their
 #   steps. Trainium3 runs on those of Trainium2.
@@ -247,11 +247,16 @@ charts.scatter(
 ).properties(height=240)
 
 # %% tags=["hide-input"]
-both = tables.one_author(neuron)
+both, pair = tables.one_author(neuron), ("trn2.48xlarge", "hgx-h100")
+free = [
+    tm.plan(models[dense], tm.Request(input_tokens, output_tokens), s, efficiencies=e).best
+    for s, e in plain[dense]
+    if s in pair
+]
 Markdown(
-    f"One page ran a model on both, with as many chips of either. Trainium2 made {both.measured_ratio.median():.2f} times what H100 "
+    f"One page ran `{both.model[0]}` in BF16 on both, with as many chips of either and no promise. Trainium2 made {both.measured_ratio.median():.2f} times what H100 "
     f"made, and we predict {both.predicted_ratio.median():.2f} times. "
-    + tables.with_and_without(sides[dense], per_chip[dense, tables.NO_DRAFTS], ("trn2.48xlarge", "hgx-h100"))
+    + tables.with_and_without(sides[dense], per_chip[dense, tables.NO_DRAFTS], free, pair)
 )
 
 # %% [markdown]

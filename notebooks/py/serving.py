@@ -121,8 +121,8 @@ timelines.prefill_and_decode("llama-3.3-70b", "trn2.48xlarge", tm.Mapping(tp=4),
 #
 # ## An estimate by hand
 #
-# Take Llama-3.3-70B on one chip of Trainium2 with four slots. A step takes 44.7 ms and gives each slot 3.656 tokens, thanks to
-# drafts (see below). Without prompts a token takes $44.7 / 3.656 = 12.2$ ms, but a promise of 50 tokens/s allows 20 ms. Prompts may
+# Take Llama-3.3-70B on one chip of Trainium2 with four slots. A step takes 44.7 ms. Drafts (see below) made answers 3.656 times as fast
+# in AWS's run, so we take $E = 3.656$. Without prompts a token takes $44.7 / 3.656 = 12.2$ ms, but a promise of 50 tokens/s allows 20 ms. Prompts may
 # have the rest, $\rho = 1 - 12.2 / 20 = 0.39$ of the time. A prompt takes 1.19 s, so $0.39 / 1.19 = 0.325$ requests/s can come. At
 # 512 tokens each, that makes 166 tokens/s per chip, with $0.325 \times 512 \times 0.020 = 3.3$ slots in use.
 # The 99th percentile of the wait is $1.19 / (2 \times 0.61) \times \ln(0.39 / 0.01) = 3.6$ s. With the prompt, half a step and 60 ms in the
@@ -198,7 +198,7 @@ charts.table(lines, caption="What each server does at its planned load", downloa
 # $$ E = 1 + a + a^2 + \dots + a^d = \frac{1 - a^{d+1}}{1 - a} . $$
 #
 # This pays because a step mostly reads. Our Llama drafts seven tokens, and checking them lengthens its step by 2.6 %. AWS measured
-# the gain for one sequence at a time, and we assume the same gain for several. Most of Llama's throughput rests on this.
+# the gain in BF16 on 64 ranks with one sequence, and we assume the same in this plan. Most of Llama's throughput rests on this.
 # **Prefill apart** (disaggregation) gives the prompts chips of their own, which send the finished cache over the network. Then no step
 # waits. Replicas of prefill and decode keep pace with each other in the ratio
 #
@@ -302,7 +302,7 @@ charts.table(
 # :class: dropdown
 # * **Step and prompt** have constants that were fitted to measurements. [How wrong are we?](accuracy.ipynb) says how well they predict.
 # * **The gain of drafts** is a ratio of two latencies that AWS's tutorial prints for one sequence: 19.69 ms without drafts and 5.39 ms with
-#   them. We assume the same gain with more sequences.
+#   them. Both ran in BF16 on 64 ranks. The ratio counts the time of the drafts. We assume it for other formats, mappings and numbers of sequences.
 # * **The server's own time**, $h$, is fitted to pages on vLLM. They leave anything from nothing to 120 ms, depending on the release.
 # * **Groups of attention.** With expert parallelism each group reads its own prompt at the same time. $P$ is then the time of one prompt in
 #   every group, divided by the number of groups.

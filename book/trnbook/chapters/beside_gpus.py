@@ -77,11 +77,11 @@ def check(
     guard.spans(input_tokens + output_tokens, **own)
     by_id = {one.id: one for one in own.values()}
     guard.need(len(by_id) == len(own), f"{' and '.join(own)} are both {next(iter(by_id))!r}: name two models")
-    asked = {
+    plans = {
         name: Request(input_tokens, output_tokens, tokens_per_s_per_user=float(speed))
         for name, speed in zip(by_id, speeds.values(), strict=True)
     }
-    return ids, by_id, asked
+    return ids, by_id, plans
 
 
 def must_fit(sides: Mapping[str, Comparison], system: str) -> None:
@@ -140,7 +140,7 @@ def advantage(table: pd.DataFrame, system: str) -> dict[str, float]:
 
 
 def standing(
-    asked: Mapping[tuple[str, str], Sequence[Choice | None]],
+    plans: Mapping[tuple[str, str], Sequence[Choice | None]],
     drawn: Mapping[str, Mapping[str, NDArray]],
     joules: Mapping[str, Mapping[str, RequestEnergy]],
     tables: Mapping[str, pd.DataFrame],
@@ -150,7 +150,7 @@ def standing(
 
     Parameters
     ----------
-    asked : mapping
+    plans : mapping
         Choices by model and measure, for what is made per chip with and without drafts. [-]
     drawn : mapping
         Costs of the common draws by model and system. [USD]
@@ -167,7 +167,7 @@ def standing(
         terms, model, times_the_best_rival with `_low` and `_high`, rival. The range per joule takes the energies of
         both as independent, for they run different software. [-]
     """
-    rows = terms(asked, system)[["terms", "model", *(f"{TIMES}{end}" for end in ("", "_low", "_high")), "rival"]]
+    rows = terms(plans, system)[["terms", "model", *(f"{TIMES}{end}" for end in ("", "_low", "_high")), "rival"]]
     more = list[dict[str, Any]]()
     for model, table in tables.items():
         own, times = table.set_index("system"), advantage(table, system)
@@ -252,10 +252,10 @@ def _two(value: float) -> str:
 def answer(table: pd.DataFrame, sides: Mapping[str, Comparison], system: str) -> str:
     """Return the card of the chapter from `standing`: the ratio per chip, without drafts, and of the other model."""
     (first, other), name = sides, read_system(system).name
-    found = {(row.terms, row.model): row for row in table.itertuples()}
-    one, plain, second = (found.get(key) for key in (("per chip", first), (NO_DRAFTS, first), ("per chip", other)))
-    beside = {"if neither runs drafts": plain, f"with `{other}`": second}
-    more = [f"{_two(getattr(row, TIMES))} × {when}" for when, row in beside.items() if row is not None]
+    by_terms = {(row.terms, row.model): row for row in table.itertuples()}
+    one, plain, second = (by_terms.get(key) for key in (("per chip", first), (NO_DRAFTS, first), ("per chip", other)))
+    others = {"if neither runs drafts": plain, f"with `{other}`": second}
+    more = [f"{_two(getattr(row, TIMES))} × {when}" for when, row in others.items() if row is not None]
     figures = {"number": "no comparison", "of": f"`{first}` breaks its promise on {name} or on every rival"}
     if one is not None:
         ends = f" ({' to '.join(_two(getattr(one, f'{TIMES}{end}')) for end in ('_low', '_high'))}; extrapolated)"
@@ -407,12 +407,12 @@ def undrafted(model: str | Transformer, request: Request, systems: Iterable[str]
     return pairs
 
 
-def terms(asked: Mapping[tuple[str, str], Sequence[Choice | None]], system: str) -> pd.DataFrame:
+def terms(plans: Mapping[tuple[str, str], Sequence[Choice | None]], system: str) -> pd.DataFrame:
     """Return how many times the best rival a system makes per chip, by model and terms of the question.
 
     Parameters
     ----------
-    asked : mapping
+    plans : mapping
         Choices by model and terms; of several of one system the best counts. [-]
     system : str
         Id of the system. [-]
@@ -424,7 +424,7 @@ def terms(asked: Mapping[tuple[str, str], Sequence[Choice | None]], system: str)
         precision, rival_precision. Terms under which the system or every rival breaks its promise have no row. [-]
     """
     rows = []
-    for (model, term), some in asked.items():
+    for (model, term), some in plans.items():
         ranked = sorted((c for c in some if c and c.valid), key=lambda c: -c.tokens_per_s_per_chip)
         mine = next((c for c in ranked if c.system.id == system), None)
         best = next((c for c in ranked if rivals([c.system.id])), None)
@@ -526,17 +526,28 @@ def _drafts(c: Choice) -> str:
     return "no, faster without" if offered else "none documented"
 
 
-def with_and_without(side: Comparison, plain: Iterable[Choice | None], pair: tuple[str, str]) -> str:
-    """Return in a sentence how one system stands to another with and without drafts; empty where either is missing."""
-    made = {c.system.id: c.tokens_per_s_per_chip for c in side.at(side.speeds[0]) if c.valid}
-    bare = dict[str, float]()
-    for c in plain:
-        if c is not None and c.valid:
-            bare[c.system.id] = max(bare.get(c.system.id, 0.0), c.tokens_per_s_per_chip)
-    if not set(pair) <= set(made) or not set(pair) <= set(bare):
+def with_and_without(
+    side: Comparison, plain: Iterable[Choice | None], free: Iterable[Choice | None], pair: tuple[str, str]
+) -> str:
+    """Return how one system stands to another with drafts, without them, and then with no promise; empty if unknown.
+
+    `plain` are choices without drafts that keep the promise, and `free` choices without drafts or a promise.
+    """
+    made, bare, slow = (_most(choices) for choices in (side.at(side.speeds[0]), plain, free))
+    if not set(pair) <= set(made) & set(bare) & set(slow):
         return ""
     (one, other), names = pair, [called(name) for name in pair]
     return (
         f"Neither prediction counts drafts. In the first drawing {names[0]} makes {_two(made[one] / made[other])} × "
-        f"the tokens of {names[1]}. Without drafts it makes {_two(bare[one] / bare[other])} ×."
+        f"the tokens of {names[1]}. Without drafts it makes {_two(bare[one] / bare[other])} × at our promise, "
+        f"and {_two(slow[one] / slow[other])} × if no speed is promised, as on that page."
     )
+
+
+def _most(choices: Iterable[Choice | None]) -> dict[str, float]:
+    """Return the largest throughput per chip of the choices of each system that keep their promise."""
+    most = dict[str, float]()
+    for c in choices:
+        if c is not None and c.valid:
+            most[c.system.id] = max(most.get(c.system.id, 0.0), c.tokens_per_s_per_chip)
+    return most

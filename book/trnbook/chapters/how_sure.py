@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from trnbook.chapters import common
+from trnbook.chapters import how_sure_drafts as drafts
 from trnbook.charts.language import called
 from trnbook.shared import errors as measured
 from trnmodel.catalog.systems import system
@@ -47,25 +48,12 @@ def answer(best: Choice, ideal: Choice, plain: Sequence[Choice | None] = ()) -> 
     )
 
 
-def _most(plain: Sequence[Choice | None]) -> float:
-    """Return the largest throughput per chip of choices that keep their promise; zero if none does."""
-    return max((c.tokens_per_s_per_chip for c in plain if c is not None and c.valid), default=0.0)
-
-
-def _place(value: float, best: Choice) -> str:
-    """Return where a throughput lies beside the band of a plan."""
-    return "below the band" if value < best.low else "above the band" if value > best.high else "inside the band"
-
-
 def _drafts(best: Choice, plain: Sequence[Choice | None]) -> str:
     """Return that a band assumes drafts, and what is made without them; empty if the plan drafts nothing."""
-    made = _most(plain)
-    if not made:
+    if not plain:
         return ""
-    return (
-        " The band assumes that drafts by a small model work as documented. Without drafts the same system makes "
-        f"{format_digits(made, 2)} tokens/s per chip, which is {_place(made, best)}."
-    )
+    said = " The band assumes that drafts by a small model gain what they did where they were measured. "
+    return said + drafts.without(best, plain)
 
 
 def without_drafts(
@@ -82,12 +70,14 @@ def without_drafts(
     """
     rows = []
     for (name, where), best in plans.items():
-        made = _most(plain[name, where])
-        if best is not None and best.valid and made:
+        found = drafts.kept(plain[name, where])
+        if best is not None and best.valid and found:
             row = {"case": f"{name}, {_short(where)}", **best.banded(_FIGURE)}
-            rows.append(
-                row | {"without drafts [tokens/s per chip]": format_digits(made, 2), "it lies": _place(made, best)}
-            )
+            made, same = found[0].tokens_per_s_per_chip, drafts.own(best, found)
+            row |= {"without drafts [tokens/s per chip]": format_digits(made, 2), "it lies": drafts.place(made, best)}
+            row |= {"on the software": found[0].stack.id}
+            other = format_digits(same.tokens_per_s_per_chip, 2) if same else "keeps no promise"
+            rows.append(row | {"without drafts, on the plan's software [tokens/s per chip]": other})
     return pd.DataFrame(rows)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from trnbook.chapters import common
+from trnbook.chapters import how_sure_drafts as drafts
 from trnbook.charts.language import named
 from trnbook.shared import case
 from trnmodel.evidence.score import counted
@@ -26,7 +27,7 @@ TIMES = {
     "ttft_p50_s": "first token, p50",
     "tpot_mean_s": "later tokens, mean",
 }
-THROUGHPUT = "serving, throughput"
+THROUGHPUT, QUEUE = "serving, throughput", "serving, TTFT in a queue"
 COLUMNS = [(model, system) for model in case.PROMISES for system in case.SYSTEMS]
 FIGURES = {  # of a server, those that are lines of the case first
     "ttft_s": "ttft_s",
@@ -36,7 +37,7 @@ FIGURES = {  # of a server, those that are lines of the case first
 }
 CHECKED = {  # groups of measured servers, how the fits were kept from it, and what it measures
     (THROUGHPUT, OUTSIDE): "throughput of a server",
-    ("serving, TTFT in a queue", OUTSIDE): "first token, in a queue",
+    (QUEUE, OUTSIDE): "first token, in a queue",
     ("TPOT under load", SOURCE): "time per further token, under load",
 }
 
@@ -71,7 +72,7 @@ def headline(best: Choice, undrafted: Sequence[Plan] = ()) -> str:
         ends = f"{low} to {high}; {best.basis}"
         sure = (
             "**How sure?** The times of the software are uncertain, so we draw them a thousand times. "
-            f"The promise holds in {holds}. Nine in ten of those lie in the range in brackets. "
+            f"The promise holds in {holds}. Nine in ten of those lie in the band in brackets. "
         )
     estimates = f"The constants of the software, `{stack.id}`, are our own estimates." if stack.estimates else ""
     return common.card(
@@ -88,18 +89,16 @@ def _rests_on_drafts(best: Choice, undrafted: Sequence[Plan]) -> str:
     """Return what a figure assumes of drafts and what is made without them; empty where it has none."""
     if not undrafted:
         return ""
-    made = without_drafts(undrafted)[0].get("tokens_per_s_per_chip")
-    without = f"the system makes {format_digits(made, 2)} tokens/s per chip" if made else "no mapping keeps the promise"
-    once = " for one sequence at a time, and we assume the same for several" if best.option.measured_batch == 1 else ""
+    once = " for one sequence at a time" if best.option.measured_batch == 1 else ""
     return (
-        f"The figure rests on *drafts* by a small model. Their gain was measured{once}. The draws do not vary it. "
-        f"Without drafts {without}. "
+        f"The figure rests on *drafts* by a small model. Their gain was measured{once}, and is assumed here. The draws "
+        f"do not vary it. {drafts.without(best, [one.best for one in undrafted])} "
     )
 
 
 def without_drafts(undrafted: Sequence[Plan]) -> list[dict[str, Any]]:
     """Return the best of some plans without drafts as a row of a table; nothing where there is none."""
-    rows = [row("without drafts", one) for one in undrafted]
+    rows = [row(f"without drafts, on {one.best.stack.id}" if one.best else "without drafts", one) for one in undrafted]
     return sorted(rows, key=lambda one: -one.get("tokens_per_s_per_chip", 0.0))[:1]
 
 
@@ -225,12 +224,13 @@ def errors() -> pd.DataFrame:
 
 
 def half_of(table: pd.DataFrame) -> str:
-    """Return what `errors` says of throughput and of queues, and the error of throughput with whole pages left out."""
+    """Return what `errors` says of throughput, and the errors of throughput and of queues with whole pages left out."""
     first, queue = table.iloc[0], table.iloc[1]
-    left_out = accuracy().set_index(["group", "split"]).loc[(THROUGHPUT, SOURCE)]
+    left_out = accuracy().set_index(["group", "split"]).median_error
+    server, waits = left_out[THROUGHPUT, SOURCE], left_out[QUEUE, SOURCE]
     return (
         f"Half of {first.configurations:,} configurations are predicted within {first.median_error:.0%}. "
         f"Nine in ten are predicted within {first.nine_in_ten_error:.0%}. "
-        f"If the fits leave out all that stands on the page of a server, half are within {left_out.median_error:.0%}. "
-        f"Of {queue.configurations:,} first tokens in a queue, half are within {queue.median_error:.0%}."
+        f"If the fits leave out all that stands on the page of a server, half are within {server:.0%}. "
+        f"So left out, half of {queue.configurations:,} first tokens in a queue are within {waits:.0%}."
     )

@@ -10,11 +10,13 @@ import numpy as np
 import pandas as pd
 
 from trnbook.chapters import common
+from trnbook.chapters import how_sure_drafts as drafts
 from trnbook.shared.choices import TIED, rate, same, unmeasured
 from trnmodel.catalog.load import chip as read_chip
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.evidence.score import counted
+from trnmodel.evidence.tables import SOURCE, accuracy
 from trnmodel.models.transformer import Transformer
 from trnmodel.result import tidy
 from trnmodel.search.choice import Choice
@@ -104,14 +106,13 @@ def few(chosen: Sequence[Choice], most: int = 3) -> list[str]:
 
 def _drafts(best: Choice, plain: Sequence[Choice | None]) -> str:
     """Return that a figure rests on drafts, where they were documented, and what is made without; empty if not."""
-    made = [c.tokens_per_s_per_chip for c in plain if c is not None and c.valid]
-    if not made:
+    if not plain:
         return ""
     where = ", ".join(sorted(read_chip(name).name for name in best.option.measured_on or best.option.documented_on))
     once = " for one sequence at a time" if best.option.measured_batch == 1 else ""
     return (
         f"The figure rests on one option, *drafts* by a small model, which was measured on {where}{once}. "
-        f"Without drafts the same system makes {format_digits(max(made), 2)} tokens/s per chip. "
+        f"{drafts.without(best, plain)} "
     )
 
 
@@ -166,16 +167,16 @@ def _first_token(plan: Plan) -> str:
 
 
 def hurried(limited: Mapping[float | None, Plan]) -> pd.DataFrame:
-    """Return the best Trainium and the best GPU under each limit on the first token, and what they make per chip."""
+    """Return the best Trainium, the best for rent, and the best GPU under each limit on the first token, per chip."""
     rows = []
     for limit, plan in limited.items():
         row = {"first token within": "no limit" if limit is None else f"{limit:g} s"}
-        for kind, choices in {"Trainium": plan.choices, "GPU": plan.gpus}.items():
+        let = [c for c in plan.choices if c.system.status == "for rent"]
+        for kind, choices in {"Trainium": plan.choices, "Trainium to rent": let, "GPU": plan.gpus}.items():
             some = [c for c in choices if c.valid]
             best = max(some, key=lambda c: c.tokens_per_s_per_chip, default=None)
             row[f"best {kind}"] = best.system.name if best else "none keeps it"
             row[f"{kind} [tokens/s per chip]"] = format_digits(best.tokens_per_s_per_chip, 2) if best else "–"
-            row[f"{kind}, comes within"] = f"{format_digits(best.ttft_s, 2)} s" if best else "–"
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -226,13 +227,12 @@ def _rent(plan: Plan, rented: TokenCosts, plain: Mapping[str, Sequence[Choice | 
 
 
 def _rent_without(first: TokenCost, plain: Sequence[Choice | None]) -> str:
-    """Return what a system makes without drafts, and what a million of its tokens then cost; empty without drafts."""
-    made = max((c.tokens_per_s_per_chip for c in plain if c is not None and c.valid), default=None)
-    if made is None:
-        return ""
-    usd = float(first.rent.usd_per_chip_h) / HOUR / made * MILLION
-    cost = f"\\${format_digits(usd, 2)} per million"
-    return f" Without drafts it makes {format_digits(made, 2)} tokens/s per chip, and they cost {cost}."
+    """Return what a million tokens of a system cost without drafts, by software; empty if it drafts nothing."""
+    costs = list[str]()
+    for c in drafts.kept(plain):
+        usd = float(first.rent.usd_per_chip_h) / HOUR / c.tokens_per_s_per_chip * MILLION
+        costs.append(f"\\${format_digits(usd, 2)} on `{c.stack.id}`")
+    return f" Without drafts a million costs {' and '.join(costs)}." if costs else ""
 
 
 def _ties_with(plan: Plan, system: str) -> str:
@@ -463,11 +463,12 @@ def verdict(bills: pd.DataFrame, month: pd.DataFrame) -> str:
     if asked != asked:
         return ""
     owned, rented = (bills[["system", name]].dropna().set_index("system")[name] for name in PAID)
-    above = [_chip(name) for name in owned.index[owned > asked]]
+    above = owned.index[owned > asked]
     text = "A seller who earns money must pay less than they ask, so an owner's bill should lie below. "
     text += f"It does on {len(owned) - len(above)} of {len(owned)} systems of the table. "
-    if above:
-        text += f"It does not on {_listed(above)}: the seller owns others, or we estimate too high a cost. "
+    if len(above):
+        text += "On the others our cost exceeds the lowest price: "
+        text += "either sellers use other systems, or our estimate is too high. "
     dear = int((rented > asked).sum())
     if dear == len(rented):
         text += "To rent costs more than the lowest seller asks on all systems with a price. "
@@ -479,18 +480,8 @@ def verdict(bills: pd.DataFrame, month: pd.DataFrame) -> str:
     return text.strip()
 
 
-def _chip(system: str) -> str:
-    """Return the short name of the chip of a system."""
-    chip = read_system(system).chip
-    return chip.id.upper() if chip.core is None else chip.name
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-
-
 def command(plan: Plan, users: float, pricing: str) -> str:
-    """Return the command line that gives the same answer, and how the best plan is run.
+    """Return the command line that asks for the same users, and how the best plan is run.
 
     Examples
     --------
@@ -509,9 +500,8 @@ def command(plan: Plan, users: float, pricing: str) -> str:
     start = f"It starts with\n\n```console\n{plan.command}\n```" if documented else ""
     runs = f"The best plan runs `{best.mapping}` on {best.place}. {start}"
     return (
-        "The command line gives the same answer, and adds bills at other prices:\n\n```console\n"
-        + " ".join(parts)
-        + f"\n```\n\n{runs}"
+        "The command line ranks by whole instances for these users, so another system may lead. It adds spot prices:"
+        "\n\n```console\n" + " ".join(parts) + f"\n```\n\n{runs}"
     )
 
 
@@ -529,7 +519,9 @@ def errors(rows: pd.DataFrame) -> pd.DataFrame:
 def half_of(table: pd.DataFrame) -> str:
     """Return what a table of errors says of its first row, in a sentence for the half and one for nine in ten."""
     first = table.iloc[0]
+    left_out = accuracy().set_index(["group", "split"]).median_error["serving, throughput", SOURCE]
     return (
         f"Half of {first.configurations:,} {first.what} are predicted within {first.median_error:.0%}. "
-        f"Nine in ten are predicted within {first.nine_in_ten_error:.0%}."
+        f"Nine in ten are predicted within {first.nine_in_ten_error:.0%}. "
+        f"If the fits leave out all that stands on the page of a server, half are within {left_out:.0%}."
     )

@@ -104,6 +104,7 @@ def test_a_plan_that_drafts_is_asked_without_drafts():
     found = study.without_drafts(PLANS, plain).set_index("case")
     assert found["it lies"].tolist() == ["inside the band", "below the band", "below the band"]
     assert found["without drafts [tokens/s per chip]"].iloc[1] == "75"
+    assert found["without drafts, on the plan's software [tokens/s per chip]"].iloc[0] == "12"
     assert study.without_drafts(PLANS, dict.fromkeys(PLANS, ())).empty
 
 
