@@ -60,7 +60,8 @@ def answer(facts: pd.DataFrame) -> str:
         rival=f"{ours / len(facts):.0%} of them are our own estimates, and say so",
         proof="Check: totals that vendors print",
         more=f"**How sure?** They concern {len(figures):,} different figures. "
-        f"Of these, {(figures == 1).mean():.0%} have one source only, so nobody contradicts them and nobody confirms them. Where sources disagree, all stand here, "
+        f"Of these, {(figures == 1).mean():.0%} have one source only, so nobody contradicts them "
+        "and nobody confirms them. Where sources disagree, all stand here, "
         "with a decision.",
     )
 

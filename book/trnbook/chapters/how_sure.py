@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from trnbook.chapters import common
-from trnbook.chapters import how_sure_drafts as drafts
 from trnbook.charts.language import called
+from trnbook.shared import drafts
 from trnbook.shared import errors as measured
 from trnmodel.catalog.systems import system
 from trnmodel.evidence.score import counted
@@ -70,7 +70,7 @@ def without_drafts(
     """
     rows = []
     for (name, where), best in plans.items():
-        found = drafts.kept(plain[name, where])
+        found = drafts.keeping(plain[name, where])
         if best is not None and best.valid and found:
             row = {"case": f"{name}, {_short(where)}", **best.banded(_FIGURE)}
             made, same = found[0].tokens_per_s_per_chip, drafts.own(best, found)

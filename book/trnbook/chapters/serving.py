@@ -9,9 +9,8 @@ import numpy as np
 import pandas as pd
 
 from trnbook.chapters import common
-from trnbook.chapters import how_sure_drafts as drafts
 from trnbook.charts.language import named
-from trnbook.shared import case
+from trnbook.shared import case, drafts
 from trnmodel.evidence.score import counted
 from trnmodel.evidence.tables import OUTSIDE, SOURCE, accuracy
 from trnmodel.result import tidy

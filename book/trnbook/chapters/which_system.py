@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from trnbook.chapters import common
-from trnbook.chapters import how_sure_drafts as drafts
+from trnbook.shared import drafts
 from trnbook.shared.choices import TIED, rate, same, unmeasured
 from trnmodel.catalog.load import chip as read_chip
 from trnmodel.catalog.systems import System
@@ -229,7 +229,7 @@ def _rent(plan: Plan, rented: TokenCosts, plain: Mapping[str, Sequence[Choice | 
 def _rent_without(first: TokenCost, plain: Sequence[Choice | None]) -> str:
     """Return what a million tokens of a system cost without drafts, by software; empty if it drafts nothing."""
     costs = list[str]()
-    for c in drafts.kept(plain):
+    for c in drafts.keeping(plain):
         usd = float(first.rent.usd_per_chip_h) / HOUR / c.tokens_per_s_per_chip * MILLION
         costs.append(f"\\${format_digits(usd, 2)} on `{c.stack.id}`")
     return f" Without drafts a million costs {' and '.join(costs)}." if costs else ""

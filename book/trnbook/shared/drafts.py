@@ -13,14 +13,14 @@ def place(value: float, best: Choice) -> str:
     return "below the band" if value < best.low else "above the band" if value > best.high else "inside the band"
 
 
-def kept(plain: Iterable[Choice | None]) -> list[Choice]:
+def keeping(plain: Iterable[Choice | None]) -> list[Choice]:
     """Return the choices that keep their promise, the one with the largest throughput per chip first."""
     return sorted((c for c in plain if c is not None and c.valid), key=lambda c: -c.tokens_per_s_per_chip)
 
 
 def own(best: Choice, plain: Iterable[Choice | None]) -> Choice | None:
     """Return the choice without drafts on the software of a plan with drafts; None where it keeps no promise."""
-    return next((c for c in kept(plain) if c.stack.id == best.stack.id), None)
+    return next((c for c in keeping(plain) if c.stack.id == best.stack.id), None)
 
 
 def without(best: Choice, plain: Iterable[Choice | None]) -> str:
@@ -33,7 +33,7 @@ def without(best: Choice, plain: Iterable[Choice | None]) -> str:
     >>> without(plan, [])
     'Without drafts no mapping keeps the promise.'
     """
-    plain = kept(plain)
+    plain = keeping(plain)
     if not plain:
         return "Without drafts no mapping keeps the promise."
     first, same = plain[0], own(best, plain)
