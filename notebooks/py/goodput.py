@@ -64,8 +64,8 @@ said = {"caption": tables.claim(lost), "under": f"{spec.name}: failures in one r
 charts.bars(lost, x="of", y="lost_share", highlight=tables.dearest(lost), **said)
 
 # %% [markdown]
-# Each line names a part, how often one of its kind fails in one rack, and what that costs. The bar is the time that the job would win if it
-# never failed. Failures of a kind are the rate of one part times their number. A part that a spare can replace may fail often and cost little.
+# Each line names a part, how often one of its kind fails in one rack, and what that costs. The bar is the time that the job would win if this
+# kind of part never failed. The bars need not add up. Failures of a kind are the rate of one part times their number. A part that a spare can replace may fail often and cost little.
 
 # %% tags=["hide-input"]
 tables.multiplied(parts)

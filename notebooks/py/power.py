@@ -82,8 +82,7 @@ charts.ranges(
 )
 
 # %% [markdown]
-# A bar holds nine of ten draws of all inputs that are open. A system that cannot keep the promise has no mark. A faster chip saves energy only
-# if its power grows less than its speed.
+# A bar holds nine of ten draws of all inputs that are open. On Trainium3 too little was measured, so read its range as a lower bound of what is uncertain. A system that cannot keep the promise has no mark.
 
 # %%
 plans = {one.id: found[model, one.id] for one in machines if tables.known(found[model, one.id])}
@@ -195,10 +194,10 @@ charts.table(tables.of_the_case(lines), caption=said, download="case-joules")
 # %% [markdown]
 # ## From watts drawn to watts provisioned
 #
-# The second table of this page has both. More is provisioned than is drawn, because a rack must survive its worst minute, and because storage, network and reserve need power
+# The first table of this page has both. More is provisioned than is drawn, because a rack must survive its worst minute, and because storage, network and reserve need power
 # too. For AWS chips we assume the same ratio of provisioned power to TDP as for GB200 NVL72, the one rack with a scale-up switch for which it is
 # printed. Racks cooled by liquid stand at a site with chillers, others at one cooled by outside air. PUE of the hottest day is an
-# analyst's estimate; AWS prints that of a year.
+# analyst's estimate, and it alone makes NL72x2 hold fewer chips per megawatt than NL32x2. AWS prints that of a year.
 
 # %% tags=["hide-input"]
 large, small = (
@@ -210,7 +209,7 @@ assert 2.3 < min(small.values()) < max(small.values()) < 3.8
 # %% [markdown]
 # AWS claims over five times the tokens per megawatt for Trainium3 than for Trainium2. On public software we find no gain at all for Llama: both
 # racks of Trainium3 make fewer tokens per megawatt than Trainium2, though the ranges overlap widely. For DeepSeek-V3 we find between two and
-# four times as many. [What does software cost?](software.ipynb) says where the rest is lost.
+# four times as many.
 #
 # ## Check against watts that were measured
 #
@@ -239,7 +238,7 @@ tables.one_scale(chart, checked)
 # ## What moves the answer
 #
 # We draw all open inputs at once: the shares of `energy()`, and factors on the chip's watts and on the times of prompts and decode steps.
-# The function `draws_of` stands in a folded cell at the top.
+# `draws_of` stands in a folded cell.
 
 # %%
 mine = draws_of(best, energy)
@@ -255,7 +254,7 @@ charts.ranges(bars, x="server_j_per_token", y="which", **said)
 # ## What is left out
 #
 # Idle hours between requests draw power that no token pays here, and chips that a mapping leaves idle draw nothing. Power caps, clocks that
-# follow the load and warm summers have no term. The carbon of making the machines is printed by nobody for Trainium.
+# follow the load and warm summers have no term.
 
 # %% [markdown]
 # ```{admonition} Takeaway

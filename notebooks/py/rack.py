@@ -78,7 +78,7 @@ tables.some_paths(spec)
 # $$ B = r \sum_i n_i . $$
 #
 # All of these lanes must end at something. In NL72x2 each chip brings $n = 64$ lanes to the switches of its plane, and each switch gives it a port of
-# $w = 8$ lanes. So the plane has $S$ switches. A switch with $L = 160$ lanes has $L/w$ ports, which is the most chips $N_p$ that it serves:
+# $w = 8$ lanes. So the plane has $S$ switches. A switch has $L = 160$ lanes. It has $L/w$ ports and so serves at most that many chips $N_p$:
 #
 # $$ S = \frac{n}{w}, \qquad N_p \le \frac{L}{w} . $$
 #
@@ -119,8 +119,8 @@ assert tm.topology(nl72).switch_counts.total() == 2 * switches == 2 * 184
 # $$ \lambda \le \frac{B_\text{cut}}{(N/2)^2} . $$
 #
 # **By hand.** The farthest chips of NL72x2 lie in different racks, trays and planes. Three chips send or forward, at 1.5 µs each, and two
-# switches take 0.115 µs each, so a message without bytes takes $4.73$ µs. Between the racks, $72^2$ pairs share $72 \times 128$ GB/s, which
-# leaves each pair 1.8 GB/s.
+# switches take 0.115 µs each, so a message without bytes takes $4.73$ µs. Between the racks, $72^2$ pairs share
+# $72 \times 128$ GB/s. Each pair gets 1.8 GB/s.
 
 # %%
 alone = {"in_graph": True, "rate_share": 1.0}  # the links alone: no launch from the host, no loss

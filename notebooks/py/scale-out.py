@@ -185,7 +185,7 @@ charts.table(tables.by_domains(over), caption="All-reduce of 1 GB, links alone",
 # $$ T^* = \frac{\eta\,P_0}{b} , \qquad t_\text{exposed} = \max\bigl(t_\text{gradients} - o\,t_\text{work},\ 0\bigr) . $$
 #
 # **By hand.** On Trainium3 $T^* = 0.68 \times 671{,}000 / 25 = 18{,}000$ tokens, and large runs have hundreds of thousands. But in published
-# training runs, public software reaches only 15 % of the network's rate with its gradients, by our fit, and hides nothing ($o = 0$). The higher share at the head of this page is that
+# training runs on Trainium1, public software reaches only 15 % of the network's rate with its gradients, by our fit, and hides nothing ($o = 0$). The higher share at the head of this page is that
 # of single large transfers, outside of training.
 
 # %%

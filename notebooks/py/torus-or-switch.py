@@ -109,10 +109,8 @@ drawings.ring_all_reduce(4)
 # | 2 × 31/32 × 8 MB | at 1,152 GB/s: 13.5 µs | at 1,024 GB/s: 15.1 µs |
 # | with 14.4 µs on the chip | **48.8 µs** | **35.7 µs** |
 #
-# The bytes take about as long on both, because both chips have about as many lanes. **The torus loses its time on start-ups**: $3 + 3 + 1$
-# steps from neighbour to neighbour, where switches need two.
-#
-# The 1,152 GB/s are those within a rack. [What is in a rack?](rack.ipynb) adds the link to the second rack.
+# Sums may differ by rounding. The bytes take about as long on both. **The torus loses its time on start-ups**: $3 + 3 + 1$
+# steps from neighbour to neighbour, where switches need two. [What is in a rack?](rack.ipynb) adds the link to the second rack.
 
 # %% tags=["hide-input"]
 nl32, pair = "trn3-nl32x2-pcie160", ("trn3-nl32x2-torus", "trn3-nl32x2-pcie160")
@@ -124,7 +122,7 @@ assert np.allclose(both, [torus_s, switches_s])
 assert np.allclose(both, [48.8e-6, 35.7e-6], rtol=0.01)
 
 # %% [markdown]
-# **Why does software take longer?** The links are only one of its limits. The arguments of the call, or options of `trnmodel collective`, choose
+# **Why does software take longer?** The arguments of the call, or options of `trnmodel collective`, choose
 # what is counted:
 
 # %%
@@ -135,14 +133,16 @@ charts.table(
 )
 
 # %% [markdown]
-# In a graph of *public software*, the ranks of each chip first add up among themselves, in 122 µs. Then the sums go around one ring of all 32 chips,
-# whose steps take 48 µs. A ring does not use the short paths of the switches. *Measured calls* have another limit: each rank passes its buffer twice
+# In a graph of *public software*, the ranks of each chip first add up among themselves, in 122 µs. Then the sums go around one ring of all 32 chips:
+# its steps take 46.5 µs, its bytes the rest. A ring does not use the short paths of the switches. *Measured calls* have another limit: each rank passes its buffer twice
 # through its DMA queues, once to add and once to distribute. At 90 GB/s that takes 178 µs on any fabric. A call by the host adds its launch of
 # 0.89 ms. These rates and the launch were measured on Trainium2, and we assume them for Trainium3.
 
 # %% tags=["hide-input"]
-on_chip = tm.collective("all_reduce", 8e6, nl32, chips=1, efficiencies="public").time_s
-assert np.allclose([on_chip, 32 * 1.5e-6], [122e-6, 48e-6], rtol=0.01)
+on_chip, twice = (tm.collective("all_reduce", m, nl32, chips=1, efficiencies="public").time_s for m in (8e6, 16e6))
+ring = [tm.collective("all_reduce", m, nl32, chips=32, efficiencies="public").time_s for m in (8e6, 16e6)]
+steps_s = 2 * ring[0] - ring[1] - (2 * on_chip - twice)  # the line through both sizes, at no bytes
+assert np.allclose([on_chip, steps_s], [122e-6, 31 * 1.5e-6], rtol=0.01)
 assert np.allclose([answers[2][0], answers[3][0] - answers[2][0]], [2 * 8e6 / 90e9, 0.89e-3], rtol=0.01)
 
 # %% [markdown]
@@ -176,8 +176,6 @@ assert np.allclose(both, by_hand, rtol=4e-3)
 
 # %% [markdown]
 # ## From which size on?
-#
-# The next cell asks for both exchanges at all sizes, in one rack and over both. Change a line and see the chart move.
 
 # %%
 sizes, ratios = 2.0 ** np.arange(10, 31), []
@@ -227,7 +225,7 @@ charts.table(rows, caption="Exchanges are a small part of a decode step", downlo
 
 # %% [markdown]
 # Llama's ranks share one chip, so no network sees its messages. DeepSeek's exchanges take about twice as long on the torus, and its step
-# hardly changes, because public software spends most of it elsewhere. Better software would make the network count.
+# hardly changes, because public software spends most of it elsewhere.
 #
 # ## Check: numbers that are not ours
 #
@@ -251,7 +249,7 @@ charts.scatter(
 
 # %% [markdown]
 # The vertical row of points near one millisecond is small messages that the host launches. The model gives all of them the time of one launch, but
-# measured launches differ from program to program. So a small message measures the program that launches it, and a large one how fast the DMA queues of a rank pass its buffer. The
+# measured launches differ from program to program. The
 # microseconds of a network show only inside a compiled graph, so these calls say little about its shape.
 #
 # ## What moves the answer, and what is left out

@@ -201,7 +201,8 @@ def answer(job: Goodput, others: Mapping[str, Goodput], fleet: Fleet, draws: Sen
             alone="" if others else "no other system was asked for",
             proof="Check against jobs whose uptime was printed",
             more="**How sure is this?** No failure rate of Trainium2 or Trainium3 is published. Rates are "
-            f"{_whose(fleet)}, and every rack has the same ones. The range holds nine of ten draws of them.\n\n"
+            f"{_whose(fleet)}, and every rack has the same ones. The range holds nine of ten draws of them. "
+            "`trnmodel goodput` adds half-widths instead, so its range is wider.\n\n"
             + ledger.rests_on(*ledger.estimated(fleet, *INPUTS)),
         )
     )

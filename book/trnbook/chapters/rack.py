@@ -75,8 +75,8 @@ def answer(net: Topology, other: Topology, far: Collective | None, watts: Energy
     groups = round(spec.domain_chips / chips)
     switches, links = sum(net.switch_counts.values()) / groups, len(net.graph.edges) / groups
     joined = counted(switches, "switch") if switches else f"{counted(round(links), 'link')} and no switch"
-    rival, here = per_rack(other.system), "A rack" if where else "The system"
-    sent, beside = (format_quantity(one.injection_bytes_per_s_per_dir, "B/s", 3) for one in (net, other))
+    here = "A rack" if where else "The system"
+    sent, rival_sends = (format_quantity(one.injection_bytes_per_s_per_dir, "B/s", 3) for one in (net, other))
     lines = [f"{here} joins its chips by {joined}."]
     if far is not None:
         reached = format_quantity(float(far.time_s), "s", 3)
@@ -90,17 +90,16 @@ def answer(net: Topology, other: Topology, far: Collective | None, watts: Energy
         least = format_quantity(mapped.injection_bytes_per_s_per_dir, "B/s", 3)
         needed = sum(mapped.switch_counts.values()) / groups
         lines.append(
-            f"AWS's own page prints fewer lanes for this rack. With them a chip sends only {least}, and the rack needs "
+            f"AWS's own page prints fewer lanes for this rack. With them a chip sends only {least}"
+            f"{_near(mapped, '')}, and the rack needs "
             f"{needed:g} switches (our own estimate)."
         )
     return common.card(
         f"{sent} per chip",
-        f"what each of the {counted(chips, 'chip')} in {where} {spec.name} can send to the others".replace("  ", " "),
+        f"what each of the {counted(chips, 'chip')} in {where} {spec.name} can send{_near(net)}".replace("  ", " "),
         mark="",
         rank="In comparison",
-        rival=f"{beside} for each of the {counted(rival[0], 'chip')} in {rival[1]} {other.system.name}".replace(
-            "  ", " "
-        ),
+        rival=f"{rival_sends} for each chip of {other.system.name}{_near(other, '')}",
         proof="Check: our graph against printed counts",
         more=" ".join(lines)
         + "\n\n"
@@ -110,6 +109,17 @@ def answer(net: Topology, other: Topology, far: Collective | None, watts: Energy
     )
 
 
+def _near(net: Topology, everything: str = " to the others") -> str:
+    """Return what of a chip's bytes per second stays within its rack or instance, where cables lead out of it."""
+    links = [(one["medium"], one["bytes_per_s_per_dir"]) for *_, one in net.graph.edges(net.chips[0], data=True)]
+    out = sum(rate for medium, rate in links if medium in _LEADS_OUT)
+    if not out:
+        return everything
+    (where,) = {_LEADS_OUT[medium] for medium, _ in links if medium in _LEADS_OUT}
+    return f", {format_quantity(net.injection_bytes_per_s_per_dir - out, 'B/s', 3)} of it within its {where}"
+
+
+_LEADS_OUT = {"cross-rack": "rack", "aec": "instance"}  # cables, and what they lead out of
 POWER = "How many watts per chip, and how many joules per token?"  # the chapter of that title
 _OF_SWITCHES = ("pcb_switches_per_tray", "switches_per_plane")
 
@@ -146,13 +156,13 @@ def some_paths(spec: System) -> Drawing | Markdown:
     if not routes:
         return Markdown("[Evidence](#evidence) draws every link of this system.")
     stops = {name: [_stop(net, node) for node in nodes] for name, nodes in routes.items()}
-    said = [f"path {name}: {' to '.join(f'{what} ({place})' for what, place, _ in way)}" for name, way in stops.items()]
+    said = [f"path {name}: {' to '.join(f'{stop} ({at})' for stop, at, _ in path)}" for name, path in stops.items()]
     return Drawing(
         "rack-paths",
         "A message changes planes on a tray",
         _STOP_HIGH + 24,
         [],
-        {f"path {name}": _chain(way) for name, way in stops.items()},
+        {f"path {name}": _chain(path) for name, path in stops.items()},
         note=f"SemiAnalysis describes them in {spec.name}. A colour is a plane, and a dashed box is a board switch.",
         alt="; ".join(said) + ".",
     )
@@ -175,12 +185,12 @@ def _stop(net: Topology, node: str) -> tuple[str, str, svg.Accent]:
     return "rack switch", f"plane {data['plane'] + 1}", _PLANES[data["plane"] % len(_PLANES)]
 
 
-def _chain(way: list[tuple[str, str, svg.Accent]]) -> list[str]:
+def _chain(path: list[tuple[str, str, svg.Accent]]) -> list[str]:
     """Return the stops of a path as boxes from left to right, with arrows between them."""
-    wide = min((svg.WIDTH - 4 - _STOP_GAP * (len(way) - 1)) / len(way), 150.0)
-    left = (svg.WIDTH - len(way) * wide - (len(way) - 1) * _STOP_GAP) / 2
+    wide = min((svg.WIDTH - 4 - _STOP_GAP * (len(path) - 1)) / len(path), 150.0)
+    left = (svg.WIDTH - len(path) * wide - (len(path) - 1) * _STOP_GAP) / 2
     marks = []
-    for place, (what, where, accent) in enumerate(way):
+    for place, (what, where, accent) in enumerate(path):
         x = left + place * (wide + _STOP_GAP)
         box = svg.rect(x, 12, wide, _STOP_HIGH, accent=accent)
         marks.append(box if accent else box.replace("<rect", '<rect stroke-dasharray="4 3"'))

@@ -18,6 +18,7 @@ from trnmodel.arguments import ImpossibleError, UnanswerableError
 from trnmodel.catalog import load, rents
 from trnmodel.catalog.systems import System, chip_of, find
 from trnmodel.catalog.systems import system as read_system
+from trnmodel.catalog.trainers import trainer
 from trnmodel.evidence import tables as evidence
 from trnmodel.models.transformer import Transformer
 from trnmodel.search.gaps import SoftwareGap
@@ -134,7 +135,8 @@ def answer(run: TrainRun, runs: Runs) -> str:
         alone="" if best else "no other system was asked about that can run it",
         proof="Check: steps and runs that were measured",
         more=f"**How sure?** The range is what the constants of `{run.stack.id}` leave open, our own estimate."
-        f"{reasons(str(run.basis_reason))} It never begins below ideal software, because nothing can be faster.",
+        f"{reasons(str(run.basis_reason), _GRADIENTS_OF.get(run.stack.id, ''))}"
+        " It never begins below ideal software, because nothing can be faster.",
     )
 
 
@@ -153,28 +155,38 @@ def _millions(one: Spent) -> str:
     return rf"\${value} million ({ends}"
 
 
-def reasons(basis_reason: str) -> str:
+def reasons(basis_reason: str, gradients_of: str = "") -> str:
     """Return in a sentence why a run is not like those that were measured; nothing where it is.
 
     Examples
     --------
     >>> reasons("models: no training row of expert models; chips: rows reach to 1")
     ' It is wide: no step of expert models was measured, no step behind them ran on more than 1 chip.'
+    >>> reasons("chips: rows reach to 1", "neuronx-training")
+    ' It is wide: its kernels were fitted on at most 1 chip. Its gradients were fitted on up to 512 chips of Trainium1.'
     >>> reasons("")
     ''
     """
     said = []
+    behind = "its kernels were fitted on at most" if gradients_of else "no step behind them ran on more than"
     for one in filter(None, basis_reason.split("; ")):
         text = re.sub(r"^[a-z ]+: ", "", one)
         text = re.sub(r"^no training row of (.+)$", r"no step of \1 was measured", text)
         said.append(
             re.sub(
                 r"^rows reach to (\d+)$",
-                lambda most: f"no step behind them ran on more than {counted(int(most[1]), 'chip')}",
+                lambda most: f"{behind} {counted(int(most[1]), 'chip')}",
                 text,
             )
         )
-    return named(f" It is wide: {', '.join(said)}.") if said else ""
+    wide = f" It is wide: {', '.join(said)}." if said else ""
+    if gradients_of:
+        most = trainer(load.chip("trainium1"), gradients_of).fitted_chips
+        wide += f" Its gradients were fitted on up to {counted(int(most), 'chip')} of Trainium1."
+    return named(wide)
+
+
+_GRADIENTS_OF = {"optimum-neuron-training": "neuronx-training"}  # takes the rate of its gradients from
 
 
 def _banded(one: Spent, scale: float = 1.0) -> str:

@@ -95,13 +95,17 @@ def test_the_card_says_what_a_rack_holds():
 
     step = tm.decode_step("llama-3.1-8b", "trn3-nl72x2-pcie160", tm.Mapping(), batch=1, context=1024)
     card = said("trn3-nl72x2-pcie160", "trn2-ultraserver", tm.energy(step))
-    assert "**1.15 TB/s per chip**: what each of the 72 chips in a rack of Trainium3 NL72x2 Switched can send" in card
-    assert "640 GB/s for each of the 32 chips in a rack of Trn2 UltraServer" in card
+    assert (
+        "**1.15 TB/s per chip**: what each of the 72 chips in a rack of Trainium3 NL72x2 Switched "
+        "can send, 1.02 TB/s of it within" in card
+    )
+    assert "640 GB/s for each chip of Trn2 UltraServer, 512 GB/s of it within its instance" in card
     assert "A rack joins its chips by 184 switches." in card
     assert "An empty message reaches the farthest chip of the system after 4.73 µs." in card
     assert "provisioned for about 110 kW" in card  # 72 chips of 1.49 kW each
     assert (
-        "With them a chip sends only 704 GB/s, and the rack needs 82 switches (our own estimate)." in card
+        "With them a chip sends only 704 GB/s, 576 GB/s of it within its rack, "
+        "and the rack needs 82 switches (our own estimate)." in card
     )  # 18 x 4 + 10
     # 16 trays of two chips in each of two racks; a chip of a 4 x 4 x 4 torus has six links
     assert f"joins its chips by {32 * 6 // 2} links and no switch" in said("trn2-ultraserver", "trn3-nl32x2-pcie160")
