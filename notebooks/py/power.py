@@ -140,8 +140,9 @@ flows.where_a_joule_goes(best.energy(**tables.settings(spec, assumed)))
 #
 # $$ P_\text{chip} = P_\text{TDP}\,\bigl(i + (1 - i)\tanh a\bigr), \qquad a = a_f\, \rho\, \frac{F}{R} + a_m \frac{Q}{t\,b} . $$
 #
-# $i$ is the share drawn at idle, $F$ the rate of operations, $R$ the rate of 16-bit operations for which the engines are built, and $b$ the
-# bandwidth of HBM. $\rho$ compares the energy of an operation in a narrow format with that of one in 16 bits. The factors $a_f$ and $a_m$ are
+# The first law names the uses, and the second is the one that the library computes. $i$ is the share drawn at idle, $F$ the rate of
+# operations and $b$ the bandwidth of HBM. $R$ is the rate of 16-bit operations that the engines' power is built for: the largest of a
+# chip's peaks, each times its bits over 16. On Trainium3 that is half the peak in MXFP8, and more than the peak in BF16. $\rho$ compares the energy of an operation in a narrow format with that of one in 16 bits. The factors $a_f$ and $a_m$ are
 # the same for all chips. They were fitted to GPUs whose watts were measured.
 #
 # Around the chip stand supplies with a factor $s$, and a host. A site draws more than its IT by the *power usage effectiveness*, PUE:

@@ -186,7 +186,7 @@ for place, kind, both in tables.places(torus, spec):  # in one rack, and over th
 
 # %% tags=["hide-input"]
 charts.lines(
-    tables.beside_a_tie(pd.concat(ratios)),
+    tables.around_a_tie(pd.concat(ratios)),
     x="message_bytes",
     y="torus_over_switches",
     color="exchange",

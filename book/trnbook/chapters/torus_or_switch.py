@@ -223,7 +223,7 @@ def places(torus: System, system: System) -> list[tuple[str, str, list[dict[str,
     return [(place, kind, where) for place, where in both.items() for kind in NAMES]
 
 
-def beside_a_tie(ratios: pd.DataFrame) -> pd.DataFrame:
+def around_a_tie(ratios: pd.DataFrame) -> pd.DataFrame:
     """Return lines of ratios with one more at each place, on which both fabrics are equally fast.
 
     Parameters
@@ -234,7 +234,7 @@ def beside_a_tie(ratios: pd.DataFrame) -> pd.DataFrame:
     Examples
     --------
     >>> line = {"message_bytes": 1.0, "torus_over_switches": 2.0, "exchange": "all-reduce", "place": "one rack"}
-    >>> beside_a_tie(pd.DataFrame([line])).torus_over_switches.tolist()
+    >>> around_a_tie(pd.DataFrame([line])).torus_over_switches.tolist()
     [2.0, 1.0]
     """
     tie = ratios.drop_duplicates(["place", "message_bytes"]).assign(torus_over_switches=1.0, exchange=TIE)
@@ -249,12 +249,12 @@ COUNTED: Mapping[tuple[tuple[str, Any], ...], tuple[str, str]] = {  # what argum
 }
 
 
-def counted(ways: Iterable[Mapping[str, Any]], times_s: Iterable[Iterable[Any]]) -> pd.DataFrame:
+def counted(calls: Iterable[Mapping[str, Any]], times_s: Iterable[Iterable[Any]]) -> pd.DataFrame:
     """Return the times of an exchange by what is counted, with the arguments that ask for it.
 
     Parameters
     ----------
-    ways : iterable of mapping of str to object
+    calls : iterable of mapping of str to object
         Arguments of `tm.collective`. [-]
     times_s : iterable of iterable of array
         Times on the torus and with switches for each of them. [s]
@@ -265,7 +265,7 @@ def counted(ways: Iterable[Mapping[str, Any]], times_s: Iterable[Iterable[Any]])
     [['as measured calls, in a graph', '200 µs', '100 µs', 'in_graph=True', '--in-graph']]
     """
     rows = []
-    for ask, both in zip(ways, times_s, strict=True):
+    for ask, both in zip(calls, times_s, strict=True):
         what, command = COUNTED.get(tuple(sorted(ask.items())), ("as asked", "see the call"))
         torus, switches = (format_quantity(float(time_s), "s", 3) for time_s in both)
         said = ", ".join(f"{name}={value!r}" for name, value in ask.items()) or "none"
@@ -329,7 +329,7 @@ def measured(table: pd.DataFrame) -> pd.DataFrame:
     classes = np.select(
         [experts, size >= LARGE, size < SMALL], [EXPERTS, "16 MiB and more", "below 64 KiB"], "64 KiB to 16 MiB"
     )
-    found = pd.DataFrame(
+    checked = pd.DataFrame(
         {
             "run": rows.workload,
             "message": classes,
@@ -339,7 +339,7 @@ def measured(table: pd.DataFrame) -> pd.DataFrame:
             "source": rows.source,
         }
     )
-    return found.sort_values("message", kind="stable", ignore_index=True)
+    return checked.sort_values("message", kind="stable", ignore_index=True)
 
 
 def accuracy(rows: pd.DataFrame) -> str:
