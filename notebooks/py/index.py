@@ -117,8 +117,9 @@ for (model, system), choice in best.items():
     rents[model, system] = rented[system, choice.stack_kind]
 
 # %% tags=["hide-input"]
+drawn = [one for one in answers if "most per chip" not in roles[one["model"]][one["system"]]]
 charts.ranges(
-    tables.per_mtoken(answers, rents),
+    tables.per_mtoken(drawn, rents),
     x="generated_usd_per_mtoken",
     y="served",
     color="paid",
