@@ -12,6 +12,7 @@ from trnbook import charts
 from trnbook.chapters import common, guard
 from trnbook.charts.display import alt as draw
 from trnbook.charts.language import called, colours
+from trnbook.charts.tables import rounded_frame
 from trnbook.drawings.amounts import name_of, number, seconds
 from trnbook.drawings.svg import Accent, Drawing, text
 from trnbook.drawings.timelines import SAID, TALL, Scale, axis, box, legend, row_name
@@ -302,7 +303,9 @@ def with_bands(chart: alt.LayerChart, table: pd.DataFrame) -> alt.LayerChart:
     public = table[table.which.str.endswith(", public")]
     names = [str(name) for name in table.model.unique()]
     for name, colour in zip(names, colours(names), strict=True):
-        ends = public[public.model == name][["share_of_ideal_low", "share_of_ideal_high"]].to_dict("records")
+        ends = rounded_frame(public[public.model == name][["share_of_ideal_low", "share_of_ideal_high"]]).to_dict(
+            "records"
+        )
         if ends:
             shade = draw.Chart(draw.InlineData(values=ends)).mark_rect(color=colour, opacity=0.13)
             x = draw.X(field="share_of_ideal_low", type="quantitative")
