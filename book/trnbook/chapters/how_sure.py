@@ -116,7 +116,7 @@ def unmeasured(rows: pd.DataFrame, plans: Iterable[Choice | None]) -> str:
 
 def parts(best: Choice) -> pd.DataFrame:
     """Return the band of a plan's prompt, of its decode step and of its throughput, and how far the ends are apart."""
-    step = (best.step.time_s, *(best.step.time_s * np.exp(w) for w in _signed(best.step.widths("time_s"))))
+    step = (best.step.time_s, *best.step.ends("time_s"))
     prompt = tuple(best.banded("prefill_s").values())
     made = (best.tokens_per_s_per_chip, best.low, best.high)
     rows = []
@@ -131,12 +131,6 @@ def parts(best: Choice) -> pd.DataFrame:
         }
         rows.append({"figure": name} | shown | {"high over low": format_digits(float(high / low), 2)})
     return pd.DataFrame(rows)
-
-
-def _signed(widths: tuple[float, float]) -> tuple[float, float]:
-    """Return half-widths, above first, as logarithms of the low and the high end over the middle."""
-    above, below = widths
-    return -below, above
 
 
 def _band(best: Choice) -> str:

@@ -117,3 +117,11 @@ def test_few_prompts_were_measured_on_trainium3():
 def test_the_prompt_is_less_certain_than_the_step():
     found = study.parts(PLANS[LLAMA, "trn2.48xlarge"]).set_index("figure")["high over low"].astype(float)
     assert found["time of a prompt"] > 5 * found["time of a decode step"]
+
+
+def test_the_band_of_the_step_is_that_of_the_step_and_reaches_further_up_than_down():
+    best = PLANS[LLAMA, "trn2.48xlarge"]
+    shown = study.parts(best).set_index("figure").loc["time of a decode step"]
+    middle, low, high = (float(shown[name].removesuffix(" ms")) for name in ("middle", "low end", "high end"))
+    assert [low, high] == pytest.approx([1e3 * float(end) for end in best.step.ends("time_s")], rel=0.02)
+    assert high / middle > middle / low  # more steps were slower than predicted than faster
