@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from trnbook.chapters import common, guard
 from trnbook.charts.language import called
 from trnbook.drawings.svg import Accent, Drawing, line, text
+from trnbook.shared.choices import plain_stacks
 from trnmodel.catalog import load
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.draws import DRAWS, range_of
@@ -400,11 +401,8 @@ def undrafted(model: str | Transformer, request: Request, systems: Iterable[str]
     >>> undrafted("llama-3.3-70b", Request(4096, 512), ["trn2.48xlarge"])
     [('trn2.48xlarge', 'vllm-neuron-2026'), ('trn2.48xlarge', 'vllm-neuron-2026-async')]
     """
-    m, pairs = read_model(model), list[tuple[str, str]]()
-    for name in systems:
-        options = options_of(read_system(name), m, request, None)
-        pairs += [(name, one.efficiencies.id) for one in options if not one.speculates]
-    return pairs
+    m = read_model(model)
+    return [(name, stack) for name in systems for stack in plain_stacks(read_system(name), m, request)]
 
 
 def terms(plans: Mapping[tuple[str, str], Sequence[Choice | None]], system: str) -> pd.DataFrame:

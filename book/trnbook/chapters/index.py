@@ -10,7 +10,7 @@ import pandas as pd
 
 from trnbook.chapters import guard
 from trnbook.charts.tables import percent
-from trnbook.shared.choices import per_rack, rate, same, unmeasured
+from trnbook.shared.choices import per_rack, rate, tied, unmeasured
 from trnmodel.catalog.specs import Chip
 from trnmodel.catalog.systems import system
 from trnmodel.fabric.graph import Topology
@@ -110,10 +110,10 @@ def headline(plan: Plan, sized: Plan, roles: Mapping[str, str], undrafted: Mappi
         bill = _bill(bills.get(name)) if rented else ""
         made = c.in_words("tokens_per_s_per_chip", "tokens/s per chip", str(c.basis))
         made = f"{'They make' if bill else 'It makes'} {made}{_without(undrafted.get(name))}."
-        holds = f"The promise holds in {percent(c.chance, '')} of the draws. "
-        end = f"{holds}{'' if gpu else unmeasured(c)}{_tied(c, plan)}"
-        end += "" if rented else "Nobody publishes its rent."
-        lines.append(f"- **{kind}: {c.system.name}.** {bill}{made} {end}".rstrip())
+        holds = f"The promise holds in {percent(c.chance, '')} of the draws."
+        end = [holds, "" if gpu else unmeasured(c).strip(), tied(c, plan.choices)]
+        end.append("" if rented else "Nobody publishes its rent.")
+        lines.append(f"- **{kind}: {c.system.name}.** {bill}{made} {' '.join(filter(None, end))}")
     return "\n".join([*lines, f"\n{_lengths(plan)} {_verdict(roles, bills)}"])
 
 
@@ -138,12 +138,6 @@ def _without(plain: Choice | None) -> str:
     return "" if plain is None else f", and {format_digits(plain.tokens_per_s_per_chip, 2)} without drafts"
 
 
-def _tied(c: Choice, plan: Plan) -> str:
-    """Return which other Trainium systems make the same per chip within a percent."""
-    names = [one.system.name for one in plan.choices if one is not c and one.valid and same(one, c)]
-    return f"Per chip it ties with {' and '.join(names)}. " if names else ""
-
-
 def _verdict(roles: Mapping[str, str], bills: Mapping[str, Capacity]) -> str:
     """Return which of the two bills is lower, and whether that is sure."""
     rents = {
@@ -162,22 +156,16 @@ def _verdict(roles: Mapping[str, str], bills: Mapping[str, Capacity]) -> str:
     )
 
 
-def _with_ends(answer: Choice | Capacity, name: str, scale: float = 1.0) -> str:
-    """Return a figure of an answer with its band, in multiples of `scale`."""
-    value, low, high = (float(end) / scale for end in (getattr(answer, name), *answer.ends(name)))
-    return format_within(value, low, high)
-
-
 def row(role: str, c: Choice, plain: Choice | None, held: Capacity | None) -> dict[str, Any]:
     """Return a row of the first table: promise, system, what a chip makes, chance, first token, instances and rent."""
     made = c.valid
-    instances = _with_ends(held, "instances") if held else _NONE
-    rent = _with_ends(held, "usd_per_month", 1e3) if held and not np.isnan(held.usd_per_month) else _NONE
+    instances = held.in_words("instances") if held else _NONE
+    rent = held.in_words("usd_per_month", scale=1e3) if held and not np.isnan(held.usd_per_month) else _NONE
     return {
         "model, tokens/s per user": f"{c.question.model.id}, {c.question.request.tokens_per_s_per_user:,g}",
         "system": c.system.id,
         "kind": role,
-        "tokens/s per chip": _with_ends(c, c.FIGURE) if made else _NONE,
+        "tokens/s per chip": c.in_words(c.FIGURE) if made else _NONE,
         "without drafts": format_digits(plain.tokens_per_s_per_chip, 2) if plain else "the same" if made else _NONE,
         "chance": percent(c.chance, "") if made else _NONE,
         "TTFT [s]": format_digits(c.ttft_s, 2) if made else _NONE,

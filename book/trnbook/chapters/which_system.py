@@ -11,7 +11,7 @@ import pandas as pd
 
 from trnbook.chapters import common
 from trnbook.shared import drafts
-from trnbook.shared.choices import TIED, rate, same, unmeasured
+from trnbook.shared.choices import rate, tied, unmeasured
 from trnmodel.catalog.load import chip as read_chip
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
@@ -20,6 +20,7 @@ from trnmodel.evidence.tables import SOURCE, accuracy
 from trnmodel.models.transformer import Transformer
 from trnmodel.result import tidy
 from trnmodel.search.choice import Choice
+from trnmodel.search.single import same
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
 from trnmodel.units import HOUR, MILLION, format_digits, format_within
@@ -238,9 +239,8 @@ def _rent_without(first: TokenCost, plain: Sequence[Choice | None]) -> str:
 def _ties_with(plan: Plan, system: str) -> str:
     """Return which other systems for rent make the same per chip."""
     own = next((c for c in plan.choices if c.valid and c.system.id == system), None)
-    rest = [c for c in plan.choices if c.valid and c is not own and c.system.status == "for rent"]
-    names = [c.system.name for c in rest if own is not None and same(c, own)]
-    return f" Per chip it ties with {' and '.join(names)}." if names else ""
+    ties = tied(own, (c for c in plan.choices if c.system.status == "for rent")) if own else ""
+    return f" {ties}" if ties else ""
 
 
 def frontier(promises: Comparison) -> pd.DataFrame:
@@ -270,7 +270,7 @@ def ranking(shown: Sequence[Choice], rented: TokenCosts, owned: Mapping[str, Tok
     """
     rows = []
     for c in sorted(shown, key=lambda c: -c.tokens_per_s_per_chip):
-        better = sum(other.tokens_per_s_per_chip > TIED * c.tokens_per_s_per_chip for other in shown)
+        better = sum(other.merit() > c.merit() and not same(other, c) for other in shown)
         ties = any(other is not c and same(other, c) for other in shown)
         row: dict[str, Any] = {"system": c.system.id, "order": f"{better + 1}{' =' * ties}", "chips": c.chips}
         row |= c.banded("tokens_per_s_per_chip")

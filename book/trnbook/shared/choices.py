@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from trnmodel.evidence.tables import judged
 from trnmodel.search.grid import options_of
+from trnmodel.search.single import same
 
 if TYPE_CHECKING:
     from trnmodel.catalog.systems import System
+    from trnmodel.models.transformer import Transformer
     from trnmodel.search.choice import Choice
-
-TIED = 1.01  # ratio up to which two systems do the same
+    from trnmodel.steps.request import Request
 
 
 def rate(speed: float) -> str:
@@ -27,18 +29,29 @@ def rate(speed: float) -> str:
     return f"{speed:,g} token{'' if speed == 1 else 's'}/s"
 
 
-def same(one: Choice, other: Choice) -> bool:
-    """Whether two choices make the same per chip, within a percent."""
-    ratio = one.tokens_per_s_per_chip / other.tokens_per_s_per_chip
-    return 1 / TIED <= ratio <= TIED
+def tied(c: Choice, others: Iterable[Choice]) -> str:
+    """Return which other systems make the same per chip, in a sentence; empty where none does."""
+    names = [one.system.name for one in others if one is not c and one.valid and same(one, c)]
+    return f"Per chip it ties with {' and '.join(names)}." if names else ""
+
+
+def plain_stacks(spec: System, model: Transformer, request: Request) -> list[str]:
+    """Return the public software of a system that drafts no tokens.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> plain_stacks(tm.system("trn2.48xlarge"), tm.model("llama-3.3-70b"), tm.Request(4096, 512))
+    ['vllm-neuron-2026', 'vllm-neuron-2026-async']
+    """
+    return [one.efficiencies.id for one in options_of(spec, model, request, None) if not one.speculates]
 
 
 def undrafted(best: Choice | None) -> list[str]:
     """Return the public software of a choice that drafts no tokens; empty if the choice drafts none itself."""
     if best is None or not best.option.speculates:
         return []
-    options = options_of(best.system, best.question.model, best.question.request, None)
-    return [one.efficiencies.id for one in options if not one.speculates]
+    return plain_stacks(best.system, best.question.model, best.question.request)
 
 
 def unmeasured(best: Choice) -> str:
