@@ -26,6 +26,7 @@ from trnbook.charts.plot import (
     ROOM,
     Plot,
     end_labels,
+    highlighted,
     letters,
     marked,
     series,
@@ -48,12 +49,6 @@ __all__ = ["GENERATIONS", "bars", "draws", "frontier", "lines", "ours", "ranges"
 __all__ += ["spans", "stacks", "table", "topology", "waterfall"]
 
 LABELLED = 1.25  # end of an axis from zero over the longest bar of a waterfall, with room for its label
-
-
-def highlighted(highlight: Collection[str]) -> list[str]:
-    """Return the values of a chart that are not grey, each once; raise ValueError where they are no texts."""
-    none = isinstance(highlight, tuple | list) and not highlight
-    return [] if none else list(dict.fromkeys(listed("highlight", highlight, str)))
 
 
 def ours(labels: Collection[str]) -> str:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trnbook.charts import language
-from trnbook.charts.plot import HEIGHT, Plot
+from trnbook.charts.plot import HEIGHT, Plot, highlighted
 from trnbook.charts.tables import axis_title, check, rounded
-from trnmodel.arguments import TINY, instance, listed, number, refuse
+from trnmodel.arguments import TINY, instance, number, refuse
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.catalog.systems import systems
 from trnmodel.result import BASES
@@ -393,8 +393,7 @@ def roofline(
     rates = [rounded(float(end)) for end in (roofs.y.min(), roofs.y.max())]
     place["y"] = _log(alt.Y, "y", axis_title("attainable_flop_per_s", "TFLOP/s"), domain=rates)
     legend = alt.Legend(orient="bottom-right", columns=1, title=None)  # where no roof is
-    none = isinstance(highlight, tuple | list) and not highlight
-    plot = Plot(roofs, {"chip": ""}, "", [] if none else list(dict.fromkeys(listed("highlight", highlight, str))))
+    plot = Plot(roofs, {"chip": ""}, highlight=highlighted(highlight))
     params, picked = plot.picked("chip")
     colour = {"color": plot.colour(alt.Color, "chip", legend=legend)}
     lines = alt.Chart(roofs).transform_filter(f"datum.dtype == {json.dumps(options['dtype'])}[dtype]")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from trnbook.charts import language
 from trnbook.charts.display import alt
 from trnbook.charts.tables import MARKS, is_number, on_ground, printed
+from trnmodel.arguments import listed
 from trnmodel.quantities import quantity
 
 if TYPE_CHECKING:
@@ -30,6 +31,12 @@ MOST_APART = 24  # marks of an axis of categories, beyond which they stand close
 MOST_LISTED = 2  # groups of lines that coincide
 DIGITS = ",.3~r"  # of a number under the pointer, in d3's language
 CROWD = 3  # lines, beyond which a reader may want a closer look
+
+
+def highlighted(highlight: Collection[str]) -> list[str]:
+    """Return the values of a chart that are not grey, each once; raise ValueError where they are no texts."""
+    none = isinstance(highlight, tuple | list) and not highlight
+    return [] if none else list(dict.fromkeys(listed("highlight", highlight, str)))
 
 
 @dataclass(frozen=True, slots=True)
