@@ -25,7 +25,7 @@ from trnmodel.result import BASES, Basis, Texts
 EXTRAPOLATED = BASES.index("extrapolated")
 ABOUT = {"kind": "model", "chip": "chip", "stack": "stack"}  # how a reason calls a label that no row has
 UNSTATED = "stated: columns that matter are not"
-MEMORY = ("memory", "stored bytes")  # of a footprint's rows: as they are printed, and as shares of all bytes
+MEMORY, STORED = "memory", "stored bytes"  # parts of a footprint's rows: as printed, and as shares of all bytes
 FEW = 20_000  # answers of stacks with a value at an end each, up to which they are computed at once
 Moved = TypeVar("Moved", bound=Spec)
 
@@ -254,7 +254,7 @@ def _ground(
     e: Same[Efficiencies], chip: Same[Chip], lnc: int, part: str, kind: str
 ) -> tuple[Basis, Near | None, tuple[str, ...], tuple[str, ...]]:
     """Return what no point changes: the basis of the stack, the rows near it, its reasons, and what the rows lack."""
-    own: Part = "prefill" if part == "prefill" else "memory" if part in MEMORY else "decode"
+    own: Part = "prefill" if part == "prefill" else "memory" if part in (MEMORY, STORED) else "decode"
     first = basis(e.it, chip.it, lnc, own)
     if first.word == "ideal" or e.it.kind == "hand-tuned":
         return first, None, (), ()

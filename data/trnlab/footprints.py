@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trnmodel.bands import MEMORY as FOOTPRINT
+from trnmodel.bands import STORED as WHOLE
 from trnmodel.evidence.fit import readable
 from trnmodel.evidence.questions import stored_bytes
 from trnmodel.evidence.rows import LATER, MEASURED, THIRD, read_rows
@@ -19,7 +21,6 @@ from trnmodel.evidence.rows import LATER, MEASURED, THIRD, read_rows
 if TYPE_CHECKING:
     import pandas as pd
 
-FOOTPRINT, WHOLE = "memory", "stored bytes"  # parts: rows as they are printed, and as shares of all bytes
 SUMS = ("memory:total", "memory:first")
 KEY = ["model", "where", "tp", "batch", "context"]
 

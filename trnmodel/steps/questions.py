@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.bands import Judgement, Reach, joined, ranged, stack_basis, stack_judgement, stack_reach
+from trnmodel.bands import MEMORY, STORED, Judgement, Reach, joined, ranged, stack_basis, stack_judgement, stack_reach
 from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.catalog.stacks import Efficiencies, fitted_resources
 from trnmodel.formulas.bands import joint_width
@@ -441,8 +441,8 @@ class MemoryQuestion(InferenceQuestion):
     def place(self, part: str = "") -> Place:
         """Return where the rows of memory are looked for: of sums of sizes, no length or batch is far."""
         s = self.setting
-        return s.e, s.at.chip, s.at.lnc, part or "memory", s.model.kind, {}
+        return s.e, s.at.chip, s.at.lnc, part or MEMORY, s.model.kind, {}
 
     def reach(self, part: str = "") -> Reach:
         """Return what a band needs of the basis: the errors of rows as shares of all bytes."""
-        return stack_reach(*self.place(part or "stored bytes"))
+        return stack_reach(*self.place(part or STORED))
