@@ -201,11 +201,12 @@ def waterfall(gap: SoftwareGap, run: TrainRun) -> Any:
     bars = gaps.bars(gap)
     whole = bars.before.isna()
     mfu = float(run.mfu * run.days) / bars.days
-    label = bars.label.where(
-        ~whole, bars.days.map(lambda x: f"{format_digits(x, 3)} days, ") + mfu.map("MFU {:.0%}".format)
+    named = bars.assign(
+        which=bars.which.where(~whole, bars.which + mfu.map(", MFU {:.0%}".format)),
+        label=bars.label.where(~whole, bars.days.map(lambda x: f"{format_digits(x, 3)} days")),
     )
     return charts.waterfall(
-        bars.assign(label=label),
+        named,
         before="before",
         x="days",
         y="which",

@@ -48,7 +48,7 @@ else:
 __all__ = ["GENERATIONS", "bars", "draws", "frontier", "lines", "ours", "ranges", "regions", "roofline", "scatter"]
 __all__ += ["spans", "stacks", "table", "topology", "waterfall"]
 
-LABELLED = 1.25  # end of an axis from zero over the longest bar of a waterfall, with room for its label
+LABELLED = 1.35  # end of an axis from zero over the longest bar of a waterfall, with room for its label
 
 
 def ours(labels: Collection[str]) -> str:
@@ -291,7 +291,7 @@ def waterfall(
     plot = Plot(data.dropna(subset=[x, "end"]), titles | {x: title}, on_ground(frame, ""))
     params, picked = plot.picked(color)
     place = {"y": plot.category(alt.Y, y)}
-    base = alt.Chart(plot.data, height={"step": 24})
+    base = alt.Chart(plot.data, height={"step": 28})  # two lines of a name on a phone
     bar = base.mark_bar(strokeWidth=1.5).add_params(*params)
     bar = bar.encode(
         **place,
