@@ -98,8 +98,8 @@ def test_bars_of_days_begin_at_zero_and_say_the_mfu(runs):
     chart = tables.waterfall(gap, run).to_dict()
     (rows,) = chart["datasets"].values()
     last = rows[-1]
-    assert (last["before"], last["which"]) == (0, "public software")
-    assert last["label"].endswith(f"days, MFU {float(run.mfu):.0%}")
+    assert (last["before"], last["which"]) == (0, f"public software, MFU {float(run.mfu):.0%}")
+    assert last["label"].endswith(" days")
     assert chart["layer"][0]["encoding"]["x"]["scale"]["domain"][0] == 0
     assert "without failures" in str(chart["title"])
 
