@@ -39,6 +39,11 @@ document.addEventListener("DOMContentLoaded", () => {
     open();
   }
 
+  // The list of chapters shows where the reader is.
+  const list = document.querySelector(".bd-sidebar-primary");
+  const here = list?.querySelector("nav.bd-links .current.active > a");
+  if (here && here.offsetTop > list.clientHeight) list.scrollTop = here.offsetTop - list.clientHeight / 2;
+
   // A table that follows a chart, with no word between them, holds what the chart shows.
   for (const cell of document.querySelectorAll(".cell:has(.trn-chart) + .cell:has(> .cell_output .trn-table)")) {
     foldTable(cell.querySelector(".trn-table"));

@@ -5,6 +5,7 @@
   const NARROW = 500; // of a phone. [px]
   const IN_TWO = "split(replace(datum.label, regexp('^(.{10,21}) (.{4,})$'), '$1|$2'), '|')"; // lines of a long name
   const SHORT = 190; // of the names beside an axis or in a legend there. [px]
+  const LINES = { step: 34, inner: 17 }; // of a bar there, or of one in a group, beside a name of two lines. [px]
   const LIGHT = 0.4; // of a colour on a dark page, at least, of white
   const actions = { export: true, source: false, compiled: false, editor: false };
   const options = { actions, mode: "vega-lite", renderer: "svg", ast: true }; // expressions are interpreted, never evaluated as code
@@ -20,6 +21,29 @@
     }, []));
   }
 
+  // On a phone names take two lines, and a legend stands above the lines that it would cover.
+  function forPhone(chart) {
+    const { height, encoding } = chart;
+    const least = encoding?.yOffset ? LINES.inner : LINES.step;
+    const taller = height?.step && { height: { ...height, step: Math.max(height.step, least) } };
+    const above = (channel) => (channel?.legend?.orient === "bottom-right" ? { ...channel, legend: { ...channel.legend, orient: "top", columns: 2 } } : channel);
+    const channels = encoding && { encoding: Object.fromEntries(Object.entries(encoding).map(([name, channel]) => [name, above(channel)])) };
+    return { ...chart, ...taller, ...channels };
+  }
+
+  // A slider of powers of ten shows the number.
+  function powers(chart, view) {
+    for (const input of chart.querySelectorAll("input[type=range][name$=_power]")) {
+      const [name, shown] = input.parentElement.querySelectorAll("span");
+      name.textContent = name.textContent.replace(", power of ten", "");
+      const number = shown.parentElement.appendChild(document.createElement("output"));
+      shown.hidden = true;
+      const told = (_, power) => (number.textContent = Number((10 ** power).toPrecision(3)).toLocaleString("en-US"));
+      view.addSignalListener(input.name, told);
+      told(input.name, Number(input.value));
+    }
+  }
+
   // A chart without a width of its own fills its column; a map of panels and a drawn network keep theirs.
   function filled(chart, { title: look, font }, width, steps) {
     const { text, subtitle, ...rest } = chart.title;
@@ -32,7 +56,7 @@
     if (width < NARROW && chart.height > width) own.height = 0.9 * width;
     const labels = { limit: Math.max(130, 0.3 * width), ...(width < NARROW && { fontSize: 12 }) };
     const layer = chart.layer?.map((one) => (one.mark?.lineBreak ? { ...one, mark: { ...one.mark, ...labels } } : one));
-    return { ...chart, ...own, ...(layer && { layer }), title };
+    return { ...(width < NARROW ? forPhone(chart) : chart), ...own, ...(layer && { layer: width < NARROW ? layer.map(forPhone) : layer }), title };
   }
 
   function inTheme(spec, style, width, steps) {
@@ -107,6 +131,7 @@
       chart.tabIndex = 0;
       chart.setAttribute("role", "figure");
     }
+    powers(chart, view);
     names(chart, spec.params?.find((param) => param.name === "picked"));
     chart.onkeydown = (event) => pressed(chart, event);
   }
@@ -125,6 +150,8 @@
       await new Promise((next) => setTimeout(next)); // a page answers while it draws
     }
   }
+
+  addEventListener("trn-changed", (event) => draw(event.target), true); // the rows of a chart are others now
 
   new ResizeObserver(drawAll).observe(document.querySelector(".trn-chart"));
   new MutationObserver(drawAll).observe(root, { attributeFilter: ["data-theme"] });

@@ -251,7 +251,7 @@ def spans(frame: pd.DataFrame, start: str, end: str, y: str, color: str, *, capt
     data = data.assign(**{name: frame[name] * factor for name in (start, end)})
     plot = Plot(data, titles | {start: title, end: title}, on_ground(frame, ""))
     params, picked = plot.picked(color)
-    bar = alt.Chart(data, height={"step": 30}).mark_bar(stroke="white", strokeWidth=0.7).add_params(*params)
+    bar = alt.Chart(data, height={"step": 30}).mark_bar().add_params(*params)
     bar = bar.encode(
         **picked,
         y=plot.category(alt.Y, y),

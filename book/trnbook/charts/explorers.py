@@ -11,6 +11,7 @@ import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -376,7 +377,7 @@ def roofline(
     most = _ceiling(max(4 * float(peaks.ridge_flop_per_byte.max()), start))
     options, chosen = _options(peaks, ROOFS, chosen)
     last = math.floor(POWERS * math.log10(most))
-    name = "Arithmetic intensity, log scale (1 is 10 FLOP/B, 2 is 100) "
+    name = "Arithmetic intensity, power of ten [FLOP/B] "  # `charts.js` shows the number itself
     slider = alt.binding_range(min=0, max=last / POWERS, step=1 / POWERS, name=name)
     first = round(POWERS * math.log10(start)) / POWERS
     pick = alt.selection_point(
@@ -395,7 +396,7 @@ def roofline(
     legend = alt.Legend(orient="bottom-right", columns=1, title=None)  # where no roof is
     plot = Plot(roofs, {"chip": ""}, highlight=highlighted(highlight))
     params, picked = plot.picked("chip")
-    colour = {"color": plot.colour(alt.Color, "chip", legend=legend)}
+    colour = {"color": plot.colour(alt.Color, "chip", legend=legend), "strokeDash": _dashed(plot, legend)}
     lines = alt.Chart(roofs).transform_filter(f"datum.dtype == {json.dumps(options['dtype'])}[dtype]")
     mine = lines.transform_filter(f"datum.chip == {json.dumps(options['chip'])}[chip]")
     near = alt.Chart(alt.sequence(0, STOPS + 1, as_="i")).transform_filter("roof")
@@ -410,6 +411,17 @@ def roofline(
     controls = [_select(name, options[name], chosen) for name in ROOFS]
     controls.append(alt.param(name="roof", expr=f"{_table(peaks, options)}[chip][dtype]"))
     return _finished(alt.layer(*layers).add_params(*controls), caption, under)
+
+
+def _dashed(plot: Plot, legend: Any) -> Any:
+    """Return dashes by which chips that are grey are told apart; where none is highlighted, colours do it."""
+    chips = list(plot.data.chip.unique())
+    shown = [str(language.called(name)) for name in plot.highlight] or chips
+    dashes = iter(cycle(language.OTHER_DASHES[1:]))
+    looks = [language.OTHER_DASHES[0] if chip in shown else next(dashes) for chip in chips]
+    return alt.StrokeDash(
+        "chip", type="nominal", sort=None, title=None, legend=legend, scale={"domain": chips, "range": looks}
+    )
 
 
 def _ceiling(value: float) -> float:

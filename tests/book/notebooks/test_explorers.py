@@ -139,7 +139,7 @@ def test_the_roofline_marks_its_phases_and_greys_other_chips():
     """Decode stands left of the ridge of the chosen chip and a long prompt right; the slider names powers."""
     peaks = pd.DataFrame([PEAKS | {"chip": name, "dtype": "bf16"} for name in ("Trainium2", "H100 SXM")])
     chart = charts.roofline(peaks, {}, marker=300.0, highlight=["Trainium2"], caption="A claim").to_dict()
-    assert param(chart, "pick")["bind"]["power"]["name"].endswith("(1 is 10 FLOP/B, 2 is 100) ")
+    assert param(chart, "pick")["bind"]["power"]["name"].endswith("power of ten [FLOP/B] ")
     told = [layer["mark"].get("text", "") for layer in chart["layer"] if "mark" in layer]
     assert {"\N{LEFTWARDS ARROW} decode", "long prompt \N{RIGHTWARDS ARROW}"} <= set(told)
     own, other = chart["layer"][0]["encoding"]["color"]["scale"]["range"]
