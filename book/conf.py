@@ -87,6 +87,8 @@ def add_scripts(app, pagename, templatename, context, doctree):
     if 'class="trn-chart"' in context.get("body", ""):
         app.add_js_file("vega.js", loading_method="defer")
         app.add_js_file("charts.js", loading_method="defer")
+    if 'class="trn-desk"' in context.get("body", ""):
+        app.add_js_file("desk.js", loading_method="defer")
 
 
 def finish(app, exception):

@@ -11,9 +11,7 @@
 # %% [markdown]
 # # Trainium from first principles
 #
-# This book answers what you must know before you rent, buy or program AWS Trainium: which system, how many chips, how fast, at what power
-# and price, and how long training takes. The answers come from small formulas over sourced facts. Predictions carry a range. A
-# chapter derives each of them.
+# Choose a model and what you promise to its users. The desk names the best Trainium and the best GPU, what they cost, and how sure that is.
 
 # %% tags=["parameters"]
 models: list[str] = ["llama-3.3-70b", "deepseek-v3", "llama-3.1-8b"]
@@ -21,6 +19,10 @@ tokens_per_s_per_user: list[float] = [50.0, 20.0, 100.0]
 input_tokens: int = 4096
 output_tokens: int = 512
 users: int = 1000
+desk_models: list[str] = ["llama-3.1-8b", "llama-3.3-70b", "gpt-oss-120b", "qwen3-235b-a22b", "deepseek-v3", "kimi-k2"]
+desk_tokens_per_s_per_user: list[float] = [10.0, 20.0, 30.0, 50.0, 75.0, 100.0, 150.0, 200.0]
+desk_input_tokens: list[int] = [1024, 4096, 32768]
+desk_output_tokens: list[int] = [1024, 512, 1024]
 
 # %% tags=["hide-input"]
 import pandas as pd
@@ -30,6 +32,7 @@ import trnmodel as tm
 from trnbook import charts
 from trnbook.chapters import guard
 from trnbook.chapters import index as tables
+from trnbook.chapters import index_desk as desk
 from trnbook.shared import case, choices, errors
 
 guard.within(1, 1e6, input_tokens=input_tokens, output_tokens=output_tokens)
@@ -39,6 +42,11 @@ asked = tables.paired(models, tokens_per_s_per_user)
 for model in asked:
     guard.generates(models=tm.model(model))
     guard.spans(input_tokens + output_tokens, models=tm.model(model))
+lengths = tables.lengths(desk_input_tokens, desk_output_tokens)
+guard.above_zero(desk_tokens_per_s_per_user=desk_tokens_per_s_per_user)
+guard.some(desk_models=desk_models)
+for model in map(tm.model, desk_models):
+    guard.generates(desk_models=model), guard.spans(max(map(sum, lengths)), desk_models=model)
 requests = {m: tm.Request(input_tokens, output_tokens, tokens_per_s_per_user=speed) for m, speed in asked.items()}
 
 # %% tags=["hide-input"]
@@ -56,7 +64,38 @@ plain = {
 }
 
 # %% tags=["hide-input"]
+names = desk.on_sale()
+grid = {
+    desk.State(model.id, prompt, answer, software): tm.compare(
+        model, tm.Request(prompt, answer), names, speeds=desk_tokens_per_s_per_user, efficiencies=kind
+    )
+    for model in map(tm.model, desk_models)
+    for prompt, answer in lengths
+    for software, kind in desk.SOFTWARE.items()
+}
+
+# %% tags=["hide-input"]
 first = next(iter(requests))
+hours = {"rent": "capacity-block", "market": "market", "own": {name: tm.tco(name) for name in names}}
+priced = {paid: tm.token_cost(first, requests[first], names, pricing=pricing) for paid, pricing in hours.items()}
+start = desk.start(grid, desk_tokens_per_s_per_user, tm.model(first).id, requests[first], users)
+sides = {name: tables.SIDES[role] for name, role in roles[first].items() if role in tables.SIDES}
+desk.desk(grid, priced, start, next(iter(sides), names[0]))
+
+# %% tags=["hide-input"]
+charts.promises(
+    desk.frontier(grid[desk.State(*list(start.values())[:4])], sides),
+    caption="What a chip makes at each promised speed",
+    under=f"{start['model']}, {start['input_tokens']:,} in, {start['output_tokens']:,} out, documented public software",
+)
+
+# %% [markdown]
+# Each point is the best mapping of a system; point at it to see which. Software is counted that is documented for the chip, or
+# carried over from the chip before. Everything here is computed by [`tm.compare`](which-system.ipynb) and multiplied with prices in the page.
+#
+# ## The answer for the running case
+
+# %% tags=["hide-input"]
 undrafted = {name: plain[first, name] for name in roles[first]}
 Markdown(tables.headline(plans[first], sized[first], roles[first], undrafted))
 

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import trnmodel as tm
 from trnmodel.draws import cause, deviations
@@ -187,3 +189,24 @@ def test_what_cannot_be_asked_of_a_comparison(three):
     ):
         with pytest.raises(ValueError, match=named):
             call()
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    model=st.sampled_from(["llama-3.1-8b", "llama-3.3-70b", "deepseek-v3"]),
+    system=st.sampled_from(["trn2.48xlarge", "trn3-nl72x2-pcie160", "hgx-b200"]),
+    speed=st.sampled_from([10.0, 20.0, 50.0, 100.0]),
+    users=st.sampled_from([1, 40, 1000, 30_000]),
+)
+def test_whole_instances_follow_from_the_loads_of_replicas_as_a_plan_counts_them(model, system, speed, users):
+    """By the equation of `Comparison.loads`; a plan has searched all points for the fewest instances."""
+    loads = tm.compare(model, tm.Request(4096, 512), system, speeds=speed).loads()
+    plan = tm.plan(model, tm.Request(4096, 512, tokens_per_s_per_user=speed), system, users=users)
+    assert bool(len(loads)) == plan.reached
+    if plan.reached:
+        chips, rate = tm.system(system).chips, users * speed / 512
+        replicas = np.ceil(rate / loads.requests_per_s_per_replica)
+        whole = np.where(
+            loads.chips <= chips, np.ceil(replicas / (chips // loads.chips)), replicas * loads.chips / chips
+        )
+        assert whole.min() == plan.capacity.instances

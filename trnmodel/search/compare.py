@@ -222,6 +222,22 @@ def objective(questions: Iterable[Question], speeds: NDArray) -> NDArray:
     return np.where(best >= 0, best, np.nan)
 
 
+def largest_loads(questions: Iterable[Question], request: Request) -> dict[float, float]:
+    """Return the most requests per second of a replica at which the promises hold, by how many chips it takes."""
+    most = dict[float, float]()
+    for q in questions:
+        g = grid(q)
+        if not np.any(g.fits):
+            continue
+        chips = np.broadcast_to(g.chips, g.fits.shape)[g.fits]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            loads = planned_requests_per_s(_flat(g.times, g.fits), request)
+        kept = np.isfinite(loads)
+        for n in np.unique(chips[kept]).tolist():
+            most[n] = max(most.get(n, 0.0), float(loads[kept & (chips == n)].max()))
+    return dict(sorted(most.items()))
+
+
 def _fastest(questions: Iterable[Question]) -> float:
     """Return the highest speed of a user on an empty server of a system; 0 where nothing fits."""
     grids = [grid(q) for q in questions]
@@ -285,6 +301,37 @@ class Comparison(Card):
         several = {c.system.id: c for c in self.at(speed)}
         first, second = (several[_of_these(name, one, several)] for name, one in (("a", a), ("b", b)))
         return _difference(first, second)
+
+    def loads(self, speed: float | None = None) -> pd.DataFrame:
+        r"""Return the largest load of a replica on each system at one of the speeds, by how many chips a replica takes.
+
+        .. math:: n = \min_c \Bigl\lceil \frac{\lceil \lambda / \lambda_c \rceil}{\lfloor N / c \rfloor} \Bigr\rceil
+
+        From them follow the whole instances n of N chips that serve a rate of requests, as `tm.plan` counts them. A
+        replica of more than N chips takes as many whole instances as it needs.
+
+        Returns
+        -------
+        table : pandas.DataFrame
+            system, chips (c) and requests_per_s_per_replica (the largest load at which the promises hold); a replica
+            that does no more than a smaller one is left out.
+
+        Examples
+        --------
+        >>> import trnmodel as tm
+        >>> request = tm.Request(1024, 256, tokens_per_s_per_user=50)
+        >>> one = compare("llama-3.1-8b", request, "trn2.48xlarge").loads()
+        >>> one.chips.tolist()[0], bool((one.requests_per_s_per_replica.diff().dropna() > 0).all())
+        (1.0, True)
+        """
+        rows = list[dict[str, Any]]()
+        for c in self.at(speed):
+            best = 0.0
+            for chips, load in largest_loads(self.questions[c.system.id], c.question.request).items():
+                if load > best:
+                    rows.append({"system": c.system.id, "chips": chips, "requests_per_s_per_replica": load})
+                    best = load
+        return tidy(rows)
 
     def compared_with(self, speed: float | None = None) -> Choice | None:
         """Return the choice that the others are compared with at a speed: the baseline's, else the leader's."""

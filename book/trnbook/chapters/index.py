@@ -35,6 +35,7 @@ KINDS = {
     GPU: "GPUs with the lowest bill",
     f"{GPU}, most per chip": "Best GPU per chip",
 }
+SIDES = {"for rent": "best Trainium", GPU: "best GPU"}  # of the first chart
 _NONE = "\N{EN DASH}"
 
 
@@ -51,6 +52,24 @@ def paired(models: list[str], tokens_per_s_per_user: list[float]) -> dict[str, f
     held = f"tokens_per_s_per_user holds {counted(len(speeds), 'speed')} for {counted(len(models), 'model')}"
     guard.need(len(speeds) == len(models), f"{held}; give one speed, or one for each model")
     return dict(zip(models, speeds, strict=True))
+
+
+def lengths(input_tokens: list[int], output_tokens: list[int]) -> list[tuple[int, int]]:
+    """Return the prompts and answers that the desk offers, one of each.
+
+    Examples
+    --------
+    >>> lengths([1024, 4096], [1024, 512])
+    [(1024, 1024), (4096, 512)]
+    """
+    guard.some(desk_input_tokens=input_tokens)
+    for tokens in (*input_tokens, *output_tokens):
+        guard.within(1, 1e6, desk_tokens=tokens)
+    held = (
+        f"desk_output_tokens holds {counted(len(output_tokens), 'length')} for {counted(len(input_tokens), 'prompt')}"
+    )
+    guard.need(len(input_tokens) == len(output_tokens), f"{held}; give one for each")
+    return list(zip(input_tokens, output_tokens, strict=True))
 
 
 def roles_of(plan: Plan, sized: Plan) -> dict[str, str]:

@@ -14,6 +14,7 @@ from collections.abc import Sequence, Sized
 from typing import TYPE_CHECKING, Any
 
 from trnbook.charts import language
+from trnbook.charts.desk import promises
 from trnbook.charts.drawn import draws
 from trnbook.charts.explorers import frontier, roofline
 from trnbook.charts.language import GENERATIONS
@@ -45,7 +46,19 @@ if TYPE_CHECKING:
 else:
     from trnbook.charts.display import alt
 
-__all__ = ["GENERATIONS", "bars", "draws", "frontier", "lines", "ours", "ranges", "regions", "roofline", "scatter"]
+__all__ = [
+    "GENERATIONS",
+    "bars",
+    "draws",
+    "frontier",
+    "lines",
+    "ours",
+    "promises",
+    "ranges",
+    "regions",
+    "roofline",
+    "scatter",
+]
 __all__ += ["spans", "stacks", "table", "topology", "waterfall"]
 
 LABELLED = 1.35  # end of an axis from zero over the longest bar of a waterfall, with room for its label

@@ -146,6 +146,10 @@ OTHER = {
         "tokens_per_s_per_user": [5.0, 1e5, 100.0],
         "input_tokens": 512,
         "output_tokens": 64,
+        "desk_models": ["qwen3-8b"],
+        "desk_tokens_per_s_per_user": [20.0, 60.0],
+        "desk_input_tokens": [512],
+        "desk_output_tokens": [64],
     },
     "memory-fit": {
         "model": "deepseek-v3",
@@ -218,6 +222,10 @@ VALUES = {
         "models": [[OWN], ["llama-3.1-405b", OWN]],
         "tokens_per_s_per_user": [[1e6], [20.0], [20.0, 1.0]],
         "input_tokens": [100_000],
+        "desk_models": [["qwen3-8b"], [OWN]],
+        "desk_tokens_per_s_per_user": [[30.0]],
+        "desk_input_tokens": [[512], [512, 64]],
+        "desk_output_tokens": [[64]],
     },
     "how-sure": {
         "models": [["llama-3.1-8b"], [OWN]],

@@ -1,0 +1,447 @@
+// The desk of the first page. Its answers were computed by the library; here they are multiplied with prices, whole
+// instances are counted, and systems are put in order.
+document.addEventListener("DOMContentLoaded", () => {
+  const place = document.querySelector(".trn-desk");
+  if (!place) return;
+  const data = JSON.parse(place.querySelector("script").textContent);
+  const HOURS = 730.5; // of a month
+  const TIED = 0.01; // of a figure, up to which two systems do the same
+  const [SURE, LIKELY] = [0.95, 0.75]; // shares of the draws
+  const SHARES = [...Array(10).keys()].map((i) => 0.05 + 0.1 * i); // of the stored quantiles
+  const SIDES = ["Trainium", "GPU"];
+  const SCOPES = { rent: "for rent today", announced: "announced", all: "all" };
+  const PAID = { rent: "rented from AWS", market: "rented at market", own: "owned" };
+  const SOFTWARE = { documented: "documented public", "hand-tuned": "hand-tuned (a scenario)", ideal: "ideal (a limit)" };
+  const MEASURES = { made: "tokens/s per chip", perM: "$ per million tokens", joule: "J per token" };
+  const SVG = "http://www.w3.org/2000/svg";
+
+  // Text ------------------------------------------------------------------------------------------------------------
+
+  const rounded = (value, digits) => Number(value.toPrecision(digits));
+  const plain = (value, digits) => rounded(value, digits).toLocaleString("en-US", { maximumFractionDigits: 6 });
+  const number = (value, digits = 3) => (value === null || !Number.isFinite(value) ? "–" : plain(value, digits));
+  const dollars = (value, digits) => (value >= 1e6 ? `$${plain(value / 1e6, digits)}M` : `$${plain(value, digits)}`);
+  const usd = (value, digits = 3) => (Number.isFinite(value) && value !== null ? dollars(value, digits) : "–");
+  const of100 = (share) => `${Math.round(100 * share)} of 100 draws`;
+
+  function element(name, text, more = {}) {
+    const made = document.createElement(name);
+    if (text !== undefined) made.textContent = text;
+    for (const [key, value] of Object.entries(more)) made.setAttribute(key, value);
+    return made;
+  }
+
+  // State -----------------------------------------------------------------------------------------------------------
+
+  const named = ([prompt, answer]) => `${prompt},${answer}`;
+  const inWords = ([prompt, answer]) => `${prompt.toLocaleString("en-US")} in, ${answer.toLocaleString("en-US")} out`;
+  const options = (values, words = (value) => value) => values.map((value) => [String(value), words(value)]);
+  const CONTROLS = [ // name, label, and the values to choose from, or the ends of a number
+    ["model", "Model", options(data.models)],
+    ["speed", "Tokens/s per user", options(data.speeds)],
+    ["length", "Prompt and answer [tokens]", data.lengths.map((one) => [named(one), inWords(one)])],
+    ["users", "Users at once", [1, 1e6]],
+    ["scope", "Trainium that counts", Object.entries(SCOPES)],
+    ["software", "Software", options(data.software, (one) => SOFTWARE[one] ?? one)],
+    ["paid", "Chips are", Object.entries(PAID)],
+    ["trainium", "Own price, Trainium [$/chip-hour]", [0.001, 1000]],
+    ["gpu", "Own price, GPU [$/chip-hour]", [0.001, 1000]],
+    ["electricity", "Electricity [$/kWh]", [0, 10]],
+    ["baseline", "Compare with", options(data.systems, () => "").map((_, i) => [data.systems[i].id, data.systems[i].name])],
+    ["measure", "Axis", Object.entries(MEASURES)],
+  ];
+  const { chosen } = data;
+  const FIRST = {
+    model: chosen.model, speed: String(chosen.tokens_per_s_per_user), length: named([chosen.input_tokens, chosen.output_tokens]),
+    users: String(chosen.users), scope: "rent", software: "documented", paid: "rent", trainium: "", gpu: "", electricity: "", baseline: chosen.baseline, measure: "made",
+  };
+  const state = { ...FIRST };
+
+  // A value that a control can have; anything else in an address is left out.
+  function allowed(name, text) {
+    const [, , values] = CONTROLS.find(([one]) => one === name);
+    if (Array.isArray(values[0])) return values.some(([value]) => value === text);
+    if (text === "") return FIRST[name] === "";
+    const value = Number(text);
+    return Number.isFinite(value) && value >= values[0] && value <= values[1];
+  }
+
+  function readAddress() {
+    const asked = new URLSearchParams(location.hash.slice(1));
+    if (!asked.has("model")) return false;
+    for (const [name] of CONTROLS) state[name] = asked.has(name) && allowed(name, asked.get(name)) ? asked.get(name) : FIRST[name];
+    return true;
+  }
+
+  function writeAddress() {
+    const changed = Object.entries(state).filter(([name, value]) => name === "model" || value !== FIRST[name]);
+    history.replaceState(null, "", `#${new URLSearchParams(changed)}`);
+  }
+
+  // Answers ---------------------------------------------------------------------------------------------------------
+
+  // The price of a chip-hour with its quantiles; null where nobody publishes one.
+  function price(system) {
+    const own = state[system.gpu ? "gpu" : "trainium"];
+    if (own !== "") return { usd: Number(own), drawn: SHARES.map(() => Number(own)) };
+    const stored = system.prices[state.paid] ?? (state.paid === "market" ? system.prices.rent : null); // AWS alone rents its chips
+    if (!stored) return null;
+    const [middle, ...ratios] = stored;
+    let more = 0;
+    if (state.paid === "own" && state.electricity !== "" && system.electricity) {
+      const [usual, kwh] = system.electricity;
+      more = (Number(state.electricity) - usual) * kwh;
+    }
+    return { usd: middle + more, drawn: ratios.map((ratio) => ratio * middle + more) };
+  }
+
+  // Whole instances that serve a rate of requests, from the largest load of a replica by its chips.
+  function instances(system, loads, rate) {
+    const counts = loads.map(([chips, load]) => {
+      const replicas = Math.ceil((rate / load) * (1 - 1e-12));
+      const each = Math.floor(system.chips / chips);
+      return each >= 1 ? Math.ceil(replicas / each) : replicas * Math.ceil(chips / system.chips);
+    });
+    return Math.min(...counts);
+  }
+
+  const quantile = (sorted, share) => {
+    const at = share * (sorted.length - 1);
+    const low = Math.floor(at);
+    return sorted[low] + (at - low) * ((sorted[low + 1] ?? sorted[low]) - sorted[low]);
+  };
+  const ends = (values) => {
+    const sorted = [...values].sort((a, b) => a - b);
+    return [quantile(sorted, 0.05), quantile(sorted, 0.95)];
+  };
+
+  function rate(speed = state.speed) {
+    const [, answer] = state.length.split(",").map(Number);
+    return (Number(state.users) * Number(speed)) / answer;
+  }
+
+  // What is shown of a system at a speed; null where the model does not fit.
+  function answered(at, speed, software = state.software) {
+    const rows = data.points[`${state.model},${state.length},${software}`][String(at)];
+    const row = rows?.[data.speeds.indexOf(Number(speed))];
+    if (!row) return null;
+    const system = data.systems[at];
+    if (row.length === 1) return { system, at, fast: false, reached: row[0] };
+    const [made, ttft, joule, degrees, batch, loads, basis, chance, drawn, ttftEnds, jouleEnds, parts, chipS] = row;
+    const paid = price(system);
+    const count = instances(system, loads, rate(speed));
+    const found = {
+      system, at, fast: true, made, ttft, joule, paid, loads, chance, drawn, ttftEnds, jouleEnds, parts, chipS,
+      mapping: data.texts[degrees].replace("batch #", `batch ${batch}`),
+      basis: basis === undefined ? "" : data.texts[basis],
+      instances: count,
+      chips: count * system.chips,
+      perM: paid ? (paid.usd / 3600 / made) * 1e6 : null,
+      bill: paid ? count * system.chips * paid.usd * HOURS : null,
+    };
+    if (drawn?.length) {
+      found.madeEnds = [drawn[0] * made, drawn[drawn.length - 1] * made];
+      found.counts = drawn.map((ratio) => instances(system, loads.map(([chips, load]) => [chips, load * ratio]), rate(speed)));
+      found.countEnds = [Math.min(count, ...found.counts), Math.max(count, ...found.counts)];
+      if (paid) {
+        found.perMEnds = ends(paid.drawn.flatMap((one) => drawn.map((ratio) => (one / 3600 / (made * ratio)) * 1e6)));
+        found.bills = paid.drawn.flatMap((one) => found.counts.map((n) => n * system.chips * one * HOURS));
+        found.billEnds = ends(found.bills);
+      }
+    }
+    return found;
+  }
+
+  const counts = (system) => system.gpu || state.scope === "all" || system.status === (state.scope === "rent" ? "for rent" : "announced");
+  const all = (speed, software) => data.systems.map((_, at) => answered(at, speed, software)).filter((one) => one && counts(one.system));
+
+  // The systems of a side, the best first: by the bill where one is known, else by the chips. Ties go to what can be
+  // rented, to fewer instances, then to the order of the catalog.
+  function ordered(side, speed = state.speed, software = state.software) {
+    const mine = all(speed, software).filter((one) => one.system.gpu === (side === "GPU") && one.fast);
+    const priced = mine.filter((one) => one.bill !== null);
+    const some = priced.length ? priced : mine;
+    const figure = priced.length ? "bill" : "chips";
+    some.sort((one, other) => one[figure] - other[figure]);
+    if (!some.length) return { best: null, tied: [] };
+    const least = some[0][figure];
+    const tied = some.filter((one) => one[figure] <= least * (1 + TIED));
+    tied.sort((one, other) => (one.system.status === "announced") - (other.system.status === "announced") || one.instances - other.instances || one.at - other.at);
+    return { best: tied[0], tied: tied.slice(1) };
+  }
+
+  // The share of the draws, taken as independent, in which the first bill is lower.
+  function cheaper(one, other) {
+    const pairs = one.bills.flatMap((a) => other.bills.map((b) => (a < b ? 1 : a > b ? 0 : 0.5)));
+    return pairs.reduce((sum, pair) => sum + pair, 0) / pairs.length;
+  }
+
+  // Who of two has the lower bill, by the share of draws in which the first one has; 0 for a tie.
+  function ahead(one, other) {
+    const share = cheaper(one, other);
+    const who = share >= LIKELY ? 1 : share <= 1 - LIKELY ? -1 : 0;
+    return { share, who, sure: Math.max(share, 1 - share) >= SURE };
+  }
+
+  const billed = (...pair) => pair.every((one) => one.bills);
+
+  const tiePrice = (one, other) => (other.paid ? (other.paid.usd * one.made) / other.made : null);
+
+  // The verdict -----------------------------------------------------------------------------------------------------
+
+  function lacking(side) {
+    const slow = all(state.speed).filter((one) => one.system.gpu === (side === "GPU"));
+    const scope = side === "GPU" || state.scope === "all" ? "" : ` that is ${SCOPES[state.scope]}`;
+    if (!slow.length) return `${state.model} fits no ${side} system${scope}.`;
+    const nearest = slow.reduce((best, one) => (one.reached > best.reached ? one : best));
+    return `No ${side} system${scope} gives a user ${state.speed} tokens/s: ${nearest.system.name} comes nearest with ${number(nearest.reached, 2)}.`;
+  }
+
+  function verdict(ours, gpu) {
+    if (!ours || !gpu) return [ours ? "" : lacking("Trainium"), gpu ? "" : lacking("GPU")].filter(Boolean).join(" ");
+    const names = [ours.system.name, gpu.system.name];
+    const tie = tiePrice(ours, gpu);
+    const tied = tie === null ? "" : ` A token costs the same on both if an hour of a ${ours.system.name} chip costs ${usd(tie)}.`;
+    if (state.software !== "documented") return `No verdict: nobody ships such software. ${tied.trim()}`;
+    if (!billed(ours, gpu)) {
+      const none = ours.bill === null ? ours : gpu;
+      return `Nobody publishes a price of ${none.system.name}, so the bills cannot be compared.${ours.bill === null ? tied : ""}`;
+    }
+    const { share, who, sure } = ahead(ours, gpu);
+    const [low, high] = ours.bill <= gpu.bill ? [ours, gpu] : [gpu, ours];
+    const bills = `${usd(low.bill)} per month on ${low.system.name}, ${usd(high.bill)} on ${high.system.name}`;
+    if (who === 0) return `A tie: ${bills}. ${names[0]} is the cheaper one in ${of100(share)}.`;
+    const first = who > 0 ? ours : gpu;
+    return `${first.system.name} ${sure ? "costs" : "probably costs"} less: ${bills}. It is the cheaper one in ${of100(who > 0 ? share : 1 - share)}.`;
+  }
+
+  // What would change it: prices, speeds, and software.
+  function flips(ours, gpu) {
+    const found = [];
+    if (!ours || !gpu) return found;
+    const tie = tiePrice(ours, gpu);
+    if (tie !== null) {
+      const now = ours.paid ? ` instead of ${usd(ours.paid.usd)}` : "";
+      found.push(`Price: at ${usd(tie)} per chip-hour${now}, a token on ${ours.system.name} costs what it costs on ${gpu.system.name}.`);
+    }
+    if (state.software === "documented" && billed(ours, gpu)) {
+      const signs = data.speeds.map((speed) => {
+        const [one, other] = SIDES.map((side) => ordered(side, speed).best);
+        if (!one && !other) return null;
+        if (!one || !other) return `no ${one ? "GPU" : "Trainium"} is fast enough`;
+        if (!billed(one, other)) return "a price is missing";
+        const { who, sure } = ahead(one, other);
+        return ["GPUs SURE cost less", "a tie", "Trainium SURE costs less"][who + 1].replace("SURE ", sure ? "" : "probably ");
+      });
+      const runs = [];
+      signs.forEach((sign, i) => (sign && sign === runs[runs.length - 1]?.sign ? (runs[runs.length - 1].to = data.speeds[i]) : sign && runs.push({ sign, from: data.speeds[i], to: data.speeds[i] })));
+      found.push(`Speed: ${runs.map(({ sign, from, to }) => `${sign} at ${from === to ? from : `${from} to ${to}`}`).join("; ")} tokens/s per user.`);
+      const [one, other] = SIDES.map((side) => ordered(side, state.speed, "ideal").best);
+      if (one && other && one.bill !== null && other.bill !== null) found.push(`Software: if all of it were ideal, ${one.bill < other.bill ? one.system.name : other.system.name} would cost less: ${usd(one.bill)} per month on ${one.system.name}, ${usd(other.bill)} on ${other.system.name}.`);
+    }
+    return found;
+  }
+
+  // Pictures and tables ---------------------------------------------------------------------------------------------
+
+  function shape(name, more) {
+    const made = document.createElementNS(SVG, name);
+    for (const [key, value] of Object.entries(more)) made.setAttribute(key, value);
+    return made;
+  }
+
+  // A value with its range, on an axis of powers that both cells of a row share.
+  function whisker(value, range, [least, most]) {
+    const picture = shape("svg", { viewBox: "0 0 120 12", class: "trn-whisker", "aria-hidden": "true" });
+    const x = (at) => 4 + (112 * Math.log(at / least)) / Math.log(most / least || 1) || 4;
+    if (range) picture.append(shape("line", { x1: x(range[0]), x2: x(range[1]), y1: 6, y2: 6 }));
+    picture.append(shape("circle", { cx: x(value), cy: 6, r: 4 }));
+    return picture;
+  }
+
+  const FIGURES = [ // heading, value, range, text
+    ["Rent or cost per month", "bill", "billEnds", usd],
+    ["$ per million tokens, prompts paid", "perM", "perMEnds", usd],
+    ["Instances", "instances", "countEnds", number],
+    ["Tokens/s per chip", "made", "madeEnds", number],
+    ["First token [s]", "ttft", "ttftEnds", number],
+    ["Server J per token", "joule", "jouleEnds", number],
+  ];
+
+  function sides(pair) {
+    const table = element("table", undefined, { class: "trn-sides" });
+    const head = table.createTHead().insertRow();
+    head.append(element("td", ""), ...pair.map((one, i) => element("th", one ? one.system.name : `no ${SIDES[i]}`, { scope: "col", "data-system": one?.system.id ?? "" })));
+    const body = table.createTBody();
+    for (const [title, value, range, text] of FIGURES) {
+      const known = pair.filter((one) => one && Number.isFinite(one[value]) && one[value] > 0);
+      const spread = known.flatMap((one) => [one[value], ...(one[range] ?? [])]).filter((at) => at > 0);
+      const axis = [Math.min(...spread), Math.max(...spread)];
+      const row = body.insertRow();
+      row.dataset.figure = value;
+      row.append(element("th", title, { scope: "row" }));
+      for (const one of pair) {
+        const cell = row.insertCell();
+        if (!known.includes(one)) {
+          cell.textContent = one && value === "bill" ? "no price published" : "–";
+          continue;
+        }
+        const within = one[range]?.every((end) => end !== null) ? ` (${text(one[range][0], 2)} to ${text(one[range][1], 2)})` : "";
+        cell.dataset.value = one[value];
+        cell.append(element("b", text(one[value])), element("span", within), whisker(one[value], within && one[range], axis));
+      }
+    }
+    const kept = body.insertRow();
+    kept.append(element("th", "The promise holds in", { scope: "row" }), ...pair.map((one) => element("td", one && one.chance !== undefined ? of100(one.chance) : "–")));
+    const hour = body.insertRow();
+    const paidBy = (one) => (one.system.prices[state.paid] ? state.paid : "rent");
+    const dated = (one) => (state[one.system.gpu ? "gpu" : "trainium"] !== "" ? "your own" : state.paid === "own" ? "our estimate" : one.system.dates[paidBy(one)]);
+    hour.append(element("th", "Price of a chip-hour", { scope: "row" }), ...pair.map((one) => element("td", one?.paid ? `${usd(one.paid.usd)} (${dated(one)})` : "–")));
+    const how = body.insertRow();
+    how.append(element("th", "Mapping", { scope: "row" }), ...pair.map((one) => element("td", one ? `${one.mapping}${one.basis ? `; ${one.basis}` : ""}` : "–", { class: "trn-mapping" })));
+    return table;
+  }
+
+  function chipTime(pair) {
+    const some = pair.filter((one) => one?.parts);
+    if (!some.length) return element("p", "The chip time of a token is taken apart for documented software only.");
+    const most = Math.max(...some.flatMap((one) => one.parts));
+    const table = element("table", undefined, { class: "trn-parts" });
+    table.createCaption().textContent = "Chip time of a generated token [ms]";
+    const head = table.createTHead().insertRow();
+    head.append(element("td", ""), ...some.map((one) => element("th", one.system.name, { scope: "col" })));
+    const body = table.createTBody();
+    data.parts.forEach((part, i) => {
+      const row = body.insertRow();
+      row.append(element("th", part, { scope: "row" }));
+      for (const one of some) {
+        const before = one.parts.slice(0, i).reduce((sum, value) => sum + value, 0);
+        const total = Math.max(...some.map((each) => each.parts.reduce((sum, value) => sum + value, 0)), most);
+        const picture = shape("svg", { viewBox: "0 0 120 12", class: "trn-part", "aria-hidden": "true" });
+        picture.append(shape("rect", { x: (120 * before) / total, width: Math.max(0.5, (120 * one.parts[i]) / total), y: 1, height: 10 }));
+        const cell = row.insertCell();
+        cell.append(element("span", number(1000 * one.parts[i], 2)), picture);
+      }
+    });
+    const whole = body.insertRow();
+    whole.append(element("th", "all, with what overlaps and waits", { scope: "row" }), ...some.map((one) => element("td", number(1000 * one.chipS, 3))));
+    return table;
+  }
+
+  function everySystem() {
+    const some = all(state.speed);
+    const base = some.find((one) => one.system.id === state.baseline);
+    const table = element("table", undefined, { class: "trn-every" });
+    table.createCaption().textContent = `All systems at ${state.speed} tokens/s per user${base?.fast ? `, compared with ${base.system.name}` : ""}`;
+    const heads = ["System", "Status", "Tokens/s per chip", "against", "$ per million tokens", "J per token", "First token [s]", "Instances", "$ per month"];
+    table.createTHead().insertRow().append(...heads.map((head) => element("th", head, { scope: "col" })));
+    const body = table.createTBody();
+    const rank = (one) => (one.fast ? -one.made : 1 - 1 / (1 + one.reached));
+    for (const one of some.sort((a, b) => rank(a) - rank(b))) {
+      const row = body.insertRow();
+      const texts = one.fast
+        ? [one.system.status, number(one.made), base?.fast ? `${number(one.made / base.made, 2)} ×` : "–", usd(one.perM), number(one.joule), number(one.ttft), number(one.instances, 6), usd(one.bill)]
+        : [one.system.status, `too slow: ${number(one.reached, 2)} tokens/s per user`, ...Array(6).fill("–")];
+      row.append(element("th", one.system.name, { scope: "row" }), ...texts.map((text) => element("td", text)));
+    }
+    return table;
+  }
+
+  // The chart that follows reads its rows from here, and is drawn again.
+  function drawFrontier(pair) {
+    const chart = place.closest(".cell")?.parentElement?.querySelector(".trn-chart") ?? document.querySelector(".trn-chart");
+    const script = chart?.querySelector("script");
+    if (!script) return;
+    const spec = JSON.parse(script.textContent);
+    if (spec.usermeta?.desk !== true) return;
+    const rows = [];
+    data.systems.forEach((system, at) => {
+      if (!counts(system)) return;
+      const mine = data.speeds.map((speed) => [speed, answered(at, speed)]).filter(([, one]) => one?.fast && Number.isFinite(one[state.measure]) && one[state.measure] !== null);
+      mine.forEach(([speed, one], i) => {
+        const role = pair.findIndex((each) => each?.at === at);
+        const within = one[`${state.measure}Ends`];
+        const bound = one.parts ? data.parts[one.parts.indexOf(Math.max(...one.parts))] : "";
+        rows.push({
+          system: system.name, role: role < 0 ? "others" : `best ${SIDES[role]}`, speed, value: one[state.measure],
+          low: role < 0 || !within ? null : within[0], high: role < 0 || !within ? null : within[1],
+          mapping: one.mapping, bound, basis: one.basis, last: i === mine.length - 1 && role >= 0,
+        });
+      });
+    });
+    spec.datasets = undefined;
+    spec.data = { name: "desk", values: rows };
+    spec.layer.forEach((layer) => layer.encoding?.y && "title" in layer.encoding.y && (layer.encoding.y.title = MEASURES[state.measure]));
+    const under = `${state.model}, ${inWords(state.length.split(",").map(Number))}, ${SOFTWARE[state.software] ?? state.software} software`;
+    spec.usermeta.under = [under];
+    script.textContent = JSON.stringify(spec);
+    chart.dispatchEvent(new Event("trn-changed"));
+  }
+
+  function command() {
+    const [prompt, answer] = state.length.split(",");
+    const software = state.software === "documented" ? "" : ` --stack ${state.software}`;
+    return `trnmodel plan ${state.model} --speed ${state.speed} --in ${prompt} --out ${answer} --users ${state.users}${software}`;
+  }
+
+  // The page --------------------------------------------------------------------------------------------------------
+
+  const form = element("form", undefined, { class: "trn-controls", "aria-label": "What is asked" });
+  const inputs = new Map();
+  const later = new Set(["baseline", "measure"]);
+  const bar = element("div", undefined, { class: "trn-controls" });
+  for (const [name, label, values] of CONTROLS) {
+    const whole = element("label");
+    whole.append(element("span", label));
+    const listed = Array.isArray(values[0]);
+    const input = element(listed ? "select" : "input", undefined, { name });
+    if (listed) input.append(...values.map(([value, text]) => element("option", text, { value })));
+    else Object.assign(input, { type: "number", min: values[0], max: values[1], step: "any", inputMode: "decimal", placeholder: FIRST[name] || "published" });
+    input.addEventListener("input", () => {
+      const fine = allowed(name, input.value);
+      input.setAttribute("aria-invalid", String(!fine));
+      if (!fine) return;
+      state[name] = input.value;
+      writeAddress();
+      show();
+    });
+    whole.append(input);
+    inputs.set(name, input);
+    (later.has(name) ? bar : form).append(whole);
+  }
+  form.addEventListener("submit", (event) => event.preventDefault());
+  const said = element("p", "", { class: "trn-verdict", role: "status" });
+  const ties = element("p", "", { class: "trn-ties" });
+  const beside = element("div", undefined, { class: "trn-beside" });
+  const why = element("details", undefined, { class: "trn-why" });
+  why.append(element("summary", "Why, and what would change it"));
+  const reasons = element("div");
+  why.append(reasons);
+  const asked = element("p");
+  place.querySelector(".trn-without").remove();
+  place.append(form, said, beside, ties, why, asked);
+  const chart = [...document.querySelectorAll(".trn-chart")].find((one) => one.querySelector("script")?.textContent.includes('"desk":true'));
+  const below = element("div", undefined, { class: "trn-desk trn-below" });
+  chart?.before(bar);
+  chart?.after(below);
+
+  function show() {
+    for (const [name, input] of inputs) if (document.activeElement !== input) input.value = state[name];
+    const found = SIDES.map((side) => ordered(side));
+    const pair = found.map(({ best }) => best);
+    said.textContent = verdict(...pair);
+    beside.replaceChildren(sides(pair));
+    const same = found.flatMap(({ best, tied }) => (tied.length ? [`The same within 1 % as ${best.system.name}: ${tied.map((one) => one.system.name).join(", ")}.`] : []));
+    ties.textContent = same.join(" ");
+    const list = element("ul");
+    list.append(...flips(...pair).map((text) => element("li", text)));
+    reasons.replaceChildren(chipTime(pair), list);
+    asked.replaceChildren(document.createTextNode("The same question, and any other, at the terminal: "), element("code", command()));
+    below.replaceChildren(everySystem());
+    drawFrontier(pair);
+  }
+
+  addEventListener("hashchange", () => readAddress() && show());
+  readAddress();
+  show();
+});

@@ -1,0 +1,278 @@
+"""The desk of the first page: every state that its controls can reach, as the library answered it.
+
+`desk.js` shows it. Of a state it multiplies with prices, counts whole instances and orders systems; it models nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from trnbook.charts.display import script_json
+from trnmodel.catalog.systems import gpus_for_rent, on_offer
+from trnmodel.units import KWH
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from trnmodel.cost.tco import Cost
+    from trnmodel.search.chip_seconds import TokenCost
+    from trnmodel.search.choice import Choice
+    from trnmodel.search.compare import Comparison
+    from trnmodel.search.token_cost import TokenCosts
+    from trnmodel.steps.request import Request
+
+DOCUMENTED = "documented"
+SOFTWARE: Mapping[str, str | None] = {DOCUMENTED: None, "hand-tuned": "hand-tuned", "ideal": "ideal"}
+QUANTILES = np.arange(0.05, 1.0, 0.1)  # of the draws of a figure
+BOUND = {  # what takes the chip time of a generated token
+    "memory": "reading memory",
+    "compute": "computing",
+    "network": "exchanges",
+    "overhead": "launches and waits",
+    "prompts": "prompts",
+}
+PARTS = tuple(BOUND)
+DIGITS = 4  # of a number in the page
+MADE = "tokens_per_s_per_chip"
+
+
+class State(NamedTuple):
+    """What a comparison is of: the model, prompt and answer in tokens, and a key of `SOFTWARE`."""
+
+    model: str
+    input_tokens: int
+    output_tokens: int
+    software: str
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """The controls and answers of the first page, as HTML that `desk.js` fills, and as text elsewhere."""
+
+    data: Mapping[str, Any]
+
+    def _repr_html_(self) -> str:
+        data = f'<script type="application/json">{script_json(self.data)}</script>'
+        without = "The controls need the built book and its scripts. The answers below stand without them."
+        return f'<div class="trn-desk"><p class="trn-without">{without}</p>{data}</div>'
+
+    def __repr__(self) -> str:
+        n = sum(len(rows) for point in self.data["points"].values() for rows in point.values())
+        return f"The desk: {len(self.data['models'])} models on {len(self.data['systems'])} systems, {n:,} answers"
+
+
+@dataclass(frozen=True, slots=True)
+class _Texts:
+    """Texts, each of which stands once, by their place."""
+
+    places: dict[str, int] = field(default_factory=dict)
+
+    def __call__(self, text: str) -> int:
+        return self.places.setdefault(text, len(self.places))
+
+
+def desk(
+    grid: Mapping[State, Comparison],
+    priced: Mapping[str, TokenCosts],
+    chosen: Mapping[str, Any],
+    baseline: str,
+) -> Desk:
+    """Return the desk of comparisons, with the rents and the owner's costs of their systems.
+
+    Parameters
+    ----------
+    grid : mapping of State to Comparison
+        Comparisons of the same systems at the same speeds. [-]
+    priced : mapping of str to TokenCosts
+        Costs of tokens on the systems, of which the prices of chip-hours are read: "rent" of AWS, at the "market", and
+        "own" to an owner. [-]
+    chosen : mapping
+        What the controls show first, of `start`. [-]
+    baseline : str
+        System that the others are compared with first. [-]
+    """
+    texts = _Texts()
+    first = next(iter(grid.values()))
+    names = priced["rent"].systems
+    prices = {paid: {one.system.id: one for one in costs.lines} for paid, costs in priced.items()}
+    return Desk(
+        {
+            "models": list(dict.fromkeys(one.model for one in grid)),
+            "lengths": list(dict.fromkeys((one.input_tokens, one.output_tokens) for one in grid)),
+            "software": list(dict.fromkeys(one.software for one in grid)),
+            "speeds": [_short(float(speed or 0.0)) for speed in first.speeds],
+            "chosen": dict(chosen) | {"baseline": baseline},
+            "parts": list(BOUND.values()),
+            "systems": [_system({paid: lines[name] for paid, lines in prices.items()}) for name in names],
+            "points": {_key(one): _points(comparison, names, texts) for one, comparison in grid.items()},
+            "texts": list(texts.places),
+        }
+    )
+
+
+def _key(one: State) -> str:
+    """Return the name of a state but for its speed."""
+    return f"{one.model},{one.input_tokens},{one.output_tokens},{one.software}"
+
+
+def _system(priced: Mapping[str, TokenCost]) -> dict[str, Any]:
+    """Return what the page knows of a system: its name, chips, and the prices of its chip-hours."""
+    rented = priced["rent"]
+    spec, cost = rented.system, priced["own"].owned
+    return {
+        "id": spec.id,
+        "name": spec.name,
+        "gpu": not spec.chip.core,
+        "status": spec.status,
+        "chips": spec.chips,
+        "prices": {paid: _price(one) for paid, one in priced.items()},
+        "dates": {paid: one.price_date for paid, one in priced.items() if not one.rent.why and paid != "own"},
+        "electricity": None if cost is None else _electricity(cost),
+    }
+
+
+def _price(one: TokenCost) -> list[float] | None:
+    """Return the price of a chip-hour and its quantiles over the draws; None where there is none."""
+    price = float(np.mean(one.usd_per_chip_h))
+    if not np.isfinite(price):
+        return None
+    return [_short(price), *_quantiles(one.common_usd_per_h(), price)]
+
+
+def _electricity(cost: Cost) -> list[float] | None:
+    """Return the owner's price of a kWh, and the kWh of a chip in an hour of use; None where its watts are unknown."""
+    usd_per_kwh, usd_per_h = float(cost.owner.electricity_usd_per_j * KWH), float(cost.energy_usd_per_h)
+    return [_short(usd_per_kwh), _short(usd_per_h / usd_per_kwh)] if np.isfinite(usd_per_h) else None
+
+
+def _points(comparison: Comparison, names: Sequence[str], texts: _Texts) -> dict[str, list[Any]]:
+    """Return the answers of each system that the model fits, by its place, one for each speed."""
+    several: dict[str, list[Any]] = {}
+    for speed in comparison.speeds:
+        loads = comparison.loads(speed)
+        for c in comparison.at(speed):
+            own = loads[loads.system == c.system.id] if len(loads) else loads
+            several.setdefault(str(names.index(c.system.id)), []).append(_answer(c, own, texts))
+    return several
+
+
+def _answer(c: Choice, loads: Any, texts: _Texts) -> list[Any]:
+    """Return what a page shows of a choice; of one that is too slow, the speed that it reaches.
+
+    Throughput of a paid chip, first token, joules at the server; degrees in words and batch; the largest loads by the
+    chips of a replica; and on documented software the basis, the chance, quantiles of the throughput over its middle,
+    ends of the first token and of the joules, and the chip time of a generated token by its parts.
+    """
+    if not c.valid:
+        return [_short(c.tokens_per_s_per_user)]
+    energy = c.energy()
+    degrees = c.mapping.replace(f"batch {c.batch:g}", "batch #")
+    sizes = [[_short(n), _short(load, DIGITS + 1)] for n, load in loads.iloc[:, 1:].itertuples(index=False)]
+    row: list[Any] = [_short(c.tokens_per_s_per_chip), _short(c.ttft_s), _known(energy.server_j_per_token)]
+    row += [texts(degrees), _short(c.batch), sizes]
+    if c.stack_kind != "public":
+        return row
+    made = c.drawn[MADE]
+    return [
+        *row,
+        texts(str(c.basis)),
+        _short(c.chance, 3),
+        _quantiles(made, c.tokens_per_s_per_chip),
+        [_known(end) for end in c.ends("ttft_s")],
+        [_known(end) for end in energy.ends("server_j_per_token")],
+        [_short(c.chip_s(part), 3) for part in PARTS],
+        _short(c.request_chip_s / float(c.question.request.output_tokens)),
+    ]
+
+
+def _quantiles(drawn: ArrayLike, middle: float) -> list[float]:
+    """Return quantiles of draws over their middle, without draws in which there is nothing."""
+    known = np.asarray(drawn, dtype=float)
+    known = known[np.isfinite(known)]
+    return [_short(float(one) / middle, 3) for one in np.quantile(known, QUANTILES)] if known.size else []
+
+
+def _known(value: Any) -> float | None:
+    """Return a number for the page; None where it is unknown."""
+    one = float(np.mean(value))
+    return _short(one) if np.isfinite(one) else None
+
+
+def _short(value: float, digits: int = DIGITS) -> float:
+    """Return a number with the digits that the page needs; a whole number as an int."""
+    short = float(f"{value:.{digits}g}")
+    return int(short) if short.is_integer() else short
+
+
+def start(grid: Iterable[State], speeds: Sequence[float], model: str, request: Request, users: float) -> dict[str, Any]:
+    """Return what the controls show first: the request where the desk has it, else what is nearest to it.
+
+    Examples
+    --------
+    >>> from trnmodel.steps.request import Request
+    >>> wanted = Request(4096, 512, tokens_per_s_per_user=45.0)
+    >>> grid = [State("b", 4096, 512, "documented"), State("a", 2048, 512, "documented")]
+    >>> first = start(grid, [20.0, 50.0], "a", wanted, 10)
+    >>> first["model"], first["input_tokens"], first["tokens_per_s_per_user"]
+    ('a', 2048, 50)
+    """
+    lengths = (request.input_tokens, request.output_tokens)
+    away = {
+        one: (one.model != model, sum(abs(a - b) for a, b in zip(one[1:3], lengths, strict=True)))
+        for one in grid
+        if one.software == DOCUMENTED
+    }
+    nearest = min(away, key=away.__getitem__)
+    return {
+        **nearest._asdict(),
+        "tokens_per_s_per_user": _short(min(speeds, key=lambda speed: abs(speed - request.tokens_per_s_per_user))),
+        "users": users,
+    }
+
+
+def on_sale() -> list[str]:
+    """Return the ids of the systems that the desk compares: those of a plan, and the GPUs that it sets beside them.
+
+    Examples
+    --------
+    >>> names = on_sale()
+    >>> "trn2.48xlarge" in names, "hgx-b200" in names, "trn3-nl72x2-ualink" in names
+    (True, True, False)
+    """
+    return [*on_offer(), *gpus_for_rent()]
+
+
+def frontier(comparison: Comparison, best: Mapping[str, str]) -> pd.DataFrame:
+    """Return what each system makes at each speed in one state; `best` names the role of a system.
+
+    The script of the page writes the rows of every other state.
+    """
+    import pandas as pd
+
+    rows = []
+    for c in comparison.lines:
+        if not c.valid:
+            continue
+        role = best.get(c.system.id, "others")
+        low, high = c.ends(MADE) if role != "others" else (np.nan, np.nan)
+        rows.append(
+            {
+                "system": c.system.name,
+                "role": role,
+                "speed": c.question.request.tokens_per_s_per_user,
+                "value": c.tokens_per_s_per_chip,
+                "low": float(low),
+                "high": float(high),
+                "mapping": c.mapping,
+                "bound": BOUND[max(PARTS, key=c.chip_s)],
+                "basis": str(c.basis),
+            }
+        )
+    frame = pd.DataFrame(rows, columns=["system", "role", "speed", "value", "low", "high", "mapping", "bound", "basis"])
+    named = frame.groupby("system").speed.transform("max") == frame.speed
+    return frame.assign(last=named & (frame.role != "others"))

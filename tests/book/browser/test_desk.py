@@ -1,0 +1,232 @@
+"""The desk of the first page: what it shows is what `tm.plan` and `tm.token_cost` answer, by mouse and by keyboard."""
+
+import json
+import random
+from dataclasses import replace
+from urllib.parse import urlencode
+
+import pytest
+from playwright.sync_api import expect
+
+import trnmodel as tm
+from trnmodel.catalog import prices
+from trnmodel.units import KWH
+
+pytestmark = pytest.mark.chapters
+FIGURES = ("bill", "perM", "instances", "made", "ttft", "joule")
+RENTS = {"rent": "capacity-block", "market": "market"}
+MONTH_H = 730.5
+NEAR = 0.02
+SIZES = ({"width": 1440, "height": 900}, {"width": 390, "height": 844})
+FIRST = {
+    "model": "llama-3.3-70b",
+    "speed": "50",
+    "length": "4096,512",
+    "users": "1000",
+    "scope": "rent",
+    "paid": "rent",
+}
+FIRST |= {"software": "documented", "trainium": "", "gpu": "", "electricity": ""}
+READ = """() => ({
+    systems: [...document.querySelectorAll('.trn-sides thead th')].map(head => head.dataset.system),
+    figures: Object.fromEntries([...document.querySelectorAll('.trn-sides tr[data-figure]')].map(row =>
+        [row.dataset.figure, [...row.querySelectorAll('td')].map(cell => Number(cell.dataset.value))])),
+    verdict: document.querySelector('.trn-verdict').innerText,
+    ties: document.querySelector('.trn-ties').innerText,
+})"""
+
+
+@pytest.fixture(scope="module")
+def states(site):
+    """The state that the first page holds."""
+    page = (site / "index.html").read_text(encoding="utf-8")
+    _, _, rest = page.partition('<div class="trn-desk">')
+    return json.loads(rest.partition('<script type="application/json">')[2].partition("</script>")[0])
+
+
+@pytest.fixture
+def first_page(folder, open_page):
+    page = open_page(fresh=True)
+    page.goto(f"{folder}/index.html")
+    page.wait_for_selector(".trn-sides")
+    return page
+
+
+def ask(page, state):
+    """Return what the page shows of a state that stands in its address."""
+    page.evaluate("hash => { location.hash = hash; }", urlencode(FIRST | state))
+    page.wait_for_function("hash => location.hash.slice(1) === hash", arg=urlencode(FIRST | state))
+    page.wait_for_timeout(20)
+    return page.evaluate(READ)
+
+
+def drawn(rng, states):
+    """Return a state of those that the controls can reach."""
+    lengths = rng.choice(states["lengths"])
+    return {
+        "model": rng.choice(states["models"]),
+        "speed": f"{rng.choice(states['speeds']):g}",
+        "length": f"{lengths[0]},{lengths[1]}",
+        "users": str(rng.choice([1, 30, 1000, 40000])),
+        "scope": rng.choice(["rent", "announced", "all"]),
+        "software": rng.choice(["documented", "documented", "hand-tuned", "ideal"]),
+        "paid": rng.choice(["rent", "market", "own"]),
+        "trainium": rng.choice(["", "", "1.5"]),
+        "gpu": rng.choice(["", "", "", "4"]),
+        "electricity": rng.choice(["", "", "0.2"]),
+    }
+
+
+def hour(state, system):
+    """Return the price of a chip-hour, as the library has it; NaN without one."""
+    own = state["trainium" if tm.system(system).chip.core else "gpu"]
+    if own:
+        return float(own)
+    if state["paid"] == "own":
+        owner = prices.owner("hyperscaler")
+        if state["electricity"]:
+            owner = replace(owner, electricity_usd_per_j=float(state["electricity"]) / KWH)
+        return float(tm.tco(system, owner=owner).usd_per_h)
+    rent = tm.rent(system, RENTS[state["paid"]])
+    return float(tm.rent(system).usd_per_chip_h if rent.why and state["paid"] == "market" else rent.usd_per_chip_h)
+
+
+def expected(state, system):
+    """Return what the library answers of the system that a page shows."""
+    software = None if state["software"] == "documented" else state["software"]
+    lengths = [int(part) for part in state["length"].split(",")]
+    request = tm.Request(*lengths, tokens_per_s_per_user=float(state["speed"]))
+    best = tm.plan(state["model"], request, system, efficiencies=software).best
+    sized = tm.plan(state["model"], request, system, efficiencies=software, users=float(state["users"]))
+    usd_per_h, instances = hour(state, system), float(sized.capacity.instances)
+    return {
+        "made": best.tokens_per_s_per_chip,
+        "ttft": best.ttft_s,
+        "joule": float(best.energy().server_j_per_token),
+        "instances": instances,
+        "perM": usd_per_h / 3600 / best.tokens_per_s_per_chip * 1e6,
+        "bill": instances * best.system.chips * usd_per_h * MONTH_H,
+    }
+
+
+def check(state, shown):
+    for i, system in enumerate(shown["systems"]):
+        if not system:
+            assert "no" in shown["verdict"].lower() or "fits no" in shown["verdict"], (state, shown["verdict"])
+            continue
+        right = expected(state, system)
+        for name in FIGURES:
+            value = shown["figures"][name][i]
+            missing = value != value  # NaN: the page shows none
+            assert missing == (right[name] != right[name]), (state, system, name)
+            assert missing or value == pytest.approx(right[name], rel=NEAR), (state, system, name)
+
+
+def test_a_dozen_states_equal_the_plan(first_page, states):
+    rng = random.Random(7)
+    for _ in range(12):
+        state = drawn(rng, states)
+        check(state, ask(first_page, state))
+
+
+@pytest.mark.slow
+def test_three_hundred_states_equal_the_plan(first_page, states):
+    rng = random.Random(34)
+    for _ in range(300):
+        state = drawn(rng, states)
+        check(state, ask(first_page, state))
+
+
+@pytest.mark.parametrize("model", ["llama-3.3-70b", "deepseek-v3"])
+def test_the_best_systems_have_the_lowest_bill_and_ties_are_those_of_the_plan(first_page, states, model):
+    """Each system is asked by itself, so that nothing of the page's own order is believed."""
+    state = FIRST | {"model": model, "speed": "20"}
+    shown = ask(first_page, state)
+    rentable = {one["id"]: one["gpu"] for one in states["systems"] if one["status"] == "for rent"}
+    bills = {}
+    for system in rentable:
+        one = tm.plan(model, tm.Request(4096, 512, tokens_per_s_per_user=20.0), system, users=1000)
+        if one.reached and not tm.rent(system).why:
+            bills[system] = float(one.capacity.usd_per_month)
+    for i, gpu in enumerate((False, True)):
+        mine = {name: bill for name, bill in bills.items() if rentable[name] == gpu}
+        least = min(mine.values())
+        tied = {name for name, bill in mine.items() if bill <= 1.0101 * least}
+        assert shown["systems"][i] in tied
+        for name in tied - {shown["systems"][i]}:
+            assert mine[name] > 1.0099 * least or tm.system(name).name in shown["ties"]
+
+
+def test_a_price_at_which_they_tie_makes_them_cost_the_same(first_page):
+    first_page.locator(".trn-why summary").click()
+    said = first_page.locator(".trn-why li").first.inner_text()
+    price = said.split("at $")[1].split(" ")[0]
+    shown = ask(first_page, {"trainium": price})
+    assert shown["systems"][0].startswith("trn2")
+    assert shown["figures"]["perM"][0] == pytest.approx(shown["figures"]["perM"][1], rel=NEAR)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=["desk", "phone"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_controls_work_by_mouse_and_by_keyboard(folder, open_page, states, size, scheme):
+    page = open_page(scheme, fresh=True)
+    page.set_viewport_size(size)
+    page.goto(f"{folder}/index.html")
+    page.wait_for_selector(".trn-sides")
+    answer = page.locator(".trn-verdict").bounding_box()
+    assert answer["y"] + answer["height"] < size["height"]
+    assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+    state = dict(FIRST)
+    moves = [("model", "deepseek-v3"), ("speed", "20"), ("paid", "own"), ("scope", "all"), ("software", "ideal")]
+    for name, value in moves:
+        page.locator(f".trn-controls [name={name}]").select_option(value)
+        state[name] = value
+        check(state, page.evaluate(READ))
+    users = page.locator(".trn-controls [name=users]")
+    users.focus()
+    page.keyboard.press("Control+a")
+    page.keyboard.type("250")
+    check(state | {"users": "250"}, page.evaluate(READ))
+    speed = page.locator(".trn-controls [name=speed]")
+    speed.focus()
+    page.keyboard.press("Home")
+    check(state | {"users": "250", "speed": f"{states['speeds'][0]:g}"}, page.evaluate(READ))
+    address = page.evaluate("location.hash")
+    shown = page.evaluate(READ)
+    page.goto("about:blank")
+    page.goto(f"{folder}/index.html{address}")  # as somebody who was sent it
+    page.wait_for_selector(".trn-sides")
+    assert page.evaluate(READ) == shown
+
+
+def test_nothing_in_an_address_is_believed(first_page):
+    before = ask(first_page, {})
+    hostile = {"model": "<img src=x onerror=alert(1)>", "speed": "NaN", "users": "-3", "trainium": "Infinity"}
+    assert ask(first_page, hostile) == before
+    assert first_page.locator(".trn-desk img").count() == 0
+
+
+def test_a_value_that_is_not_allowed_is_marked_and_changes_nothing(first_page):
+    users, before = first_page.locator(".trn-controls [name=users]"), first_page.evaluate(READ)
+    users.fill("0")
+    expect(users).to_have_attribute("aria-invalid", "true")
+    assert first_page.evaluate(READ) == before
+
+
+def test_the_chart_and_the_table_follow_the_controls(first_page):
+    """The axis names what is drawn, and the table compares with the system that is chosen."""
+    first_page.locator(".trn-controls [name=measure]").select_option("perM")
+    chart = first_page.locator(".trn-chart").first
+    expect(chart).to_contain_text("$ per million tokens")
+    first_page.locator(".trn-controls [name=baseline]").select_option("hgx-h200")
+    expect(first_page.locator(".trn-every caption")).to_contain_text("8 x H200 SXM")
+    row = first_page.locator(".trn-every tr", has_text="8 x H200 SXM")
+    assert "1 ×" in row.inner_text()
+
+
+def test_without_documented_software_there_is_no_verdict(first_page):
+    assert ask(first_page, {"software": "ideal"})["verdict"].startswith("No verdict")
+
+
+def test_the_first_page_is_small(site):
+    assert (site / "index.html").stat().st_size < 900_000
