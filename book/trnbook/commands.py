@@ -113,7 +113,7 @@ def report_scenarios(
     scenario: Annotated[
         list[str],
         typer.Argument(
-            metavar="SCENARIO.yaml...",
+            metavar="SCENARIO.yaml",
             help="Scenario files, or folders of them; several stand side by side. Schema: trnmodel schema scenario.",
         ),
     ],
@@ -125,7 +125,7 @@ def report_scenarios(
             help="Limit that ends the command with status 4 where it holds, such as 'usd_per_mtoken > 1.2'; several "
             "times for several limits. A name is a figure of the best Trainium system for rent, else of the best "
             "Trainium system; with best_ or gpu_ before it of the best Trainium system or GPU; with _low or _high "
-            "after it an end of its range. A wrong name is answered with all that there are.",
+            "after it an end of its range. Shares are from 0 to 1. A wrong name is answered with all that there are.",
         ),
     ] = [],  # noqa: B006
     pdf: Annotated[bool, typer.Option(help="Print the page to a PDF too.")] = True,

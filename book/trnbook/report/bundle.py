@@ -150,13 +150,20 @@ def _write(kind: str, every: Sequence[Answered], folder: Path, pdf: bool) -> lis
             safe.to_csv(folder / f"{kind}{name}.csv", index=False, lineterminator="\n")
             safe.to_excel(workbook, sheet_name="side by side" if name else "all systems", index=False)
             if not missing:
-                rows.to_parquet(folder / f"{kind}{name}.parquet", engine="fastparquet", index=False)
+                _write_parquet(rows, folder / f"{kind}{name}.parquet")
     (folder / f"{kind}.json").write_text(summary(kind, every), encoding="utf-8")
     text = page(kind, every)
     (folder / f"{kind}.html").write_text(text, encoding="utf-8")
     if pdf:
         missing += _print(kind, text, folder)
     return missing
+
+
+def _write_parquet(rows: pd.DataFrame, path: Path) -> None:
+    """Write rows as Parquet; fastparquet is called by itself, since pandas is about to forget it."""
+    import fastparquet
+
+    fastparquet.write(str(path), rows, compression="SNAPPY", write_index=False)
 
 
 def _print(kind: str, text: str, folder: Path) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from trnbook.report.answers import ENDS, GPU, RENTED, TRAINIUM, Answer, figures
-from trnmodel.arguments import nearest, shown
+from trnmodel.arguments import shown
 from trnmodel.cli.errors import InputError, printable
 from trnmodel.units import read_number
 
@@ -87,7 +87,7 @@ def parse(text: str, kind: str) -> Limit:
     >>> parse("__import__('os') > 1", "serving")
     Traceback (most recent call last):
     ...
-    trnmodel.cli.errors.InputError: --fail-if "__import__('os') > 1": expected NAME OP NUMBER ...
+    trnmodel.cli.errors.InputError: --fail-if "__import__('os') > 1": expected NAME OP NUMBER, ...
     """
     match = _LIMIT.fullmatch(text) if len(text) <= LONGEST else None
     if match is None:
@@ -101,8 +101,8 @@ def parse(text: str, kind: str) -> Limit:
     end = next((one for one in ENDS if name.endswith(one)), "")
     if name.removesuffix(end) not in names(kind):
         raise InputError(
-            f"--fail-if {shown(text)}: no figure {shown(full)}; nearest: {', '.join(nearest(full, names(kind)))}. "
-            f"Allowed are {', '.join(names(kind))}, each also "
+            f"--fail-if {shown(text)}: there is no figure {shown(full)}; "
+            f"allowed are {', '.join(names(kind))}, each also "
             "with _low or _high after it, and with best_ or gpu_ before it"
         )
     try:
