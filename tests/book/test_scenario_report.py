@@ -106,7 +106,7 @@ def test_every_file_has_the_numbers_of_the_library(here):
         size = plan.capacity_of(c)
         assert row.tokens_per_s_per_chip == float(c.tokens_per_s_per_chip)
         assert (row.ttft_s_low, row.ttft_s_high) == tuple(map(float, c.ends("ttft_s")))
-        assert row.usd_per_mtoken == float(cost[c.place, "public"].generated_usd_per_mtoken)
+        assert row.usd_per_mtoken == pytest.approx(float(cost[c.place, "public"].generated_usd_per_mtoken), rel=1e-12)
         assert row.server_j_per_token == float(size.energy.server_j_per_token)
         assert (row.instances, row.chance) == (size.instances, c.chance)
     stored = pd.read_parquet("reports/serving.parquet")
@@ -157,8 +157,33 @@ def test_ties_are_called_ties():
     assert plan.same
     case = tm.scenario({**_plain(SERVED), "load": {}, "systems": ["trn2.48xlarge", "trn2.3xlarge"]})
     lines = serving.answered(case, plan).verdict
-    assert any(line.startswith(f"Per chip {plan.best.system.name} ties with ") for line in lines), lines
-    assert serving._gap(plan.choices[0], plan.choices[1]).endswith("tie: they are within 1 % of each other.")
+    assert any(line.startswith(f"Per paid chip {plan.best.system.name} ties with ") for line in lines), lines
+    first, second = ((plan, c) for c in plan.choices)
+    assert serving._gap(first, second).endswith("tie: they are within 1 % of each other.")
+
+
+@pytest.mark.parametrize("more", [{"load": {"site_w": 1e6}}, {"load": {"chips": 100}, "availability": 0.9999}])
+def test_under_a_limit_the_verdict_is_of_what_all_instances_make(more):
+    case = tm.scenario({**_plain(SERVED), **more})
+    plan = case.plan()
+    answer = serving.answered(case, plan)
+    best, gpu = (answer.side(side) for side in (answers.TRAINIUM, answers.GPU))
+    sizes = {c.place: plan.capacity_of(c) for c in plan.choices}
+    for row in (best, gpu):
+        size = sizes[row["system"]]
+        assert (row["tokens_per_s"], row["spare_instances"]) == (size.tokens_per_s, size.spare_instances)
+        assert row["usd_per_mtoken"] == size.usd_per_mtoken  # spares are paid
+    assert any(line.startswith("Within the limit ") for line in answer.verdict)
+
+
+def test_a_pair_of_systems_has_no_dollars_and_says_why():
+    case = tm.scenario({**_plain(SERVED), "load": {}, "prefill_systems": ["trn2.48xlarge"]})
+    answer = serving.answered(case, case.plan())
+    (pair, *_) = [row for row in answer.rows if "prompts on" in row["name"]]
+    assert (pair["usd_per_mtoken"], pair["usd_per_mtoken_why"]) == (
+        None,
+        "its parts are not counted for a pair of systems",
+    )
 
 
 def test_the_verdict_names_the_best_for_rent_where_the_best_is_not():

@@ -67,8 +67,8 @@ class Answer(msgspec.Struct, frozen=True):
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
         """Return the data of the answer, and how a notebook shows it."""
-        text = "\n".join(self.verdict)
-        return {MIME: msgspec.to_builtins(self), "text/html": html(self), "text/plain": printable(text)}
+        text = "\n".join(map(printable, self.verdict))
+        return {MIME: msgspec.to_builtins(self), "text/html": html(self), "text/plain": text}
 
 
 def possible(ask: Callable[[], T]) -> tuple[T | None, str]:

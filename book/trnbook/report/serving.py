@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from trnbook.report.answers import COUNT, GPU, RENTED, TRAINIUM, Answer, Figure, row
-from trnbook.shared.choices import tied
 from trnmodel.catalog.stacks import KINDS
 from trnmodel.catalog.systems import gpus_for_rent, on_offer
-from trnmodel.search.pairs import Pair
 from trnmodel.search.plan import RENTED as FOR_RENT
-from trnmodel.search.plan import Plan, plan
+from trnmodel.search.plan import Plan, demand_merit, plan
 from trnmodel.search.single import TIED, same
 from trnmodel.units import format_digits
 
@@ -19,13 +17,14 @@ if TYPE_CHECKING:
     from trnmodel.files.scenarios import Scenario
     from trnmodel.search.choice import Choice
 
-COST = "generated_usd_per_mtoken"
+Sides: TypeAlias = "dict[str, tuple[Plan, Choice]]"
 FIGURES = (
     Figure("tokens_per_s_per_chip", "Generated tokens/s per paid chip"),
     Figure("usd_per_mtoken", "$ per million generated tokens, prompts paid, at the rent"),
     Figure("server_j_per_token", "J/token at the server, prompts included"),
     Figure("ttft_s", "First token (TTFT)", "s"),
     Figure("tokens_per_s_per_user", "Tokens/s per user"),
+    Figure("tokens_per_s", "Generated tokens/s of all instances"),
     Figure("instances", "Instances for the load", COUNT),
     Figure("usd_per_month", "Rent per month [$]"),
     Figure("chance", "Chance that the promise is kept", "%"),
@@ -72,7 +71,7 @@ def answered(case: Scenario, answer: Plan, other: Plan | None = None) -> Answer:
         for name, why in one.refused.items()
     ]
     question = f"{case.model.id}, {answer.request.describe()}"
-    verdict = _verdict(case, some, [c for _, c in ours], answer)
+    verdict = _verdict(case, some, ours, answer)
     reached = any(c.valid for _, c in every)
     return Answer("serving", question, verdict, rows, answer.card(), possible=reached)
 
@@ -84,7 +83,7 @@ def refused(case: Scenario, why: str) -> Answer:
     )
 
 
-def _sides(ours: Sequence[tuple[Plan, Choice]], gpus: Sequence[tuple[Plan, Choice]]) -> dict[str, tuple[Plan, Choice]]:
+def _sides(ours: Sequence[tuple[Plan, Choice]], gpus: Sequence[tuple[Plan, Choice]]) -> Sides:
     """Return the sides of the verdict: choices that keep the promise, or else the first ones."""
     best, gpu = (next((pair for pair in some if pair[1].valid), next(iter(some), None)) for some in (ours, gpus))
     rented = next((pair for pair in ours if pair[1] is pair[0].for_rent), None)
@@ -107,25 +106,19 @@ def _row(of: Plan, c: Choice, side: str) -> dict[str, Any]:
 
 def _sized(of: Plan, c: Choice) -> dict[str, Any]:
     """Return what follows from a choice with its whole instances: dollars, joules, instances and rent."""
-    if isinstance(c, Pair):
-        why = "not counted for a pair of systems"
-        return {
-            "usd_per_mtoken": None,
-            "usd_per_mtoken_why": why,
-            "server_j_per_token": None,
-            "server_j_per_token_why": why,
-        }
+    names = ("usd_per_mtoken", "server_j_per_token")
+    if not c.valid:
+        return {}
     size = of.capacity_of(c)
     if not size.valid:
-        return {}
-    rent, cells = size.rented, dict[str, Any]()
-    cells |= {name.replace(COST, "usd_per_mtoken"): value for name, value in rent.banded(COST).items()}
-    cells |= {"usd_per_mtoken_basis": str(rent.basis), "usd_per_mtoken_why": str(rent.reason)}
-    cells |= size.energy.banded("server_j_per_token")
+        return {f"{name}{end}": text for name in names for end, text in (("", None), ("_why", str(size.reason)))}
+    cells: dict[str, Any] = size.banded("usd_per_mtoken") | size.energy.banded("server_j_per_token")
+    cells |= {"usd_per_mtoken_basis": str(size.basis), "usd_per_mtoken_why": size.rented.rent.why}
     cells |= {"server_j_per_token_basis": str(size.energy.basis)}
     if has_size(of):
+        cells |= size.banded("tokens_per_s") | {"tokens_per_s_basis": str(size.basis)}
         cells |= size.banded("instances") | {"spare_instances": size.spare_instances}
-        cells |= size.banded("usd_per_month") | {"usd_per_month_why": rent.rent.why}
+        cells |= size.banded("usd_per_month") | {"usd_per_month_why": size.rented.rent.why}
     return cells
 
 
@@ -143,22 +136,22 @@ def _status(c: Choice) -> str:
     return next((one.status for one in c.systems if one.status != FOR_RENT), FOR_RENT)
 
 
-def _verdict(case: Scenario, some: dict[str, tuple[Plan, Choice]], ours: Sequence[Choice], answer: Plan) -> list[str]:
+def _verdict(case: Scenario, some: Sides, ours: Sequence[tuple[Plan, Choice]], answer: Plan) -> list[str]:
     """Return the verdict: who is best of each kind, by how much, at which cost, and who ties."""
-    what = case.model.id
-    best, gpu = (some[side][1] if side in some else None for side in (TRAINIUM, GPU))
+    best, gpu = (some[side] if side in some and some[side][1].valid else None for side in (TRAINIUM, GPU))
     nearest = [f"The nearest that works is {answer.nearest}."] if answer.nearest else []
-    absent = [_absent(kind, c) for kind, c in (("Trainium", best), ("GPU", gpu)) if c is None or not c.valid]
     lines = list[str]()
-    if best is not None and best.valid:
-        rival = f" and {_called(gpu)} the best GPU system" if gpu is not None and gpu.valid else ""
-        lines.append(f"For {what}, {_called(best)} is the best Trainium system{rival}.")
-        lines += [_gap(best, gpu)] if gpu is not None and gpu.valid else []
-        lines += [tied(best, ours).replace(" it ", f" {best.system.name} ")] if tied(best, ours) else []
-    elif gpu is not None and gpu.valid:
-        lines.append(f"For {what}, {_called(gpu)} is the best GPU system, and no Trainium system keeps the promise.")
+    if best is not None:
+        rival = f" and {_called(gpu[1])} the best GPU system" if gpu is not None else ""
+        lines.append(f"For {case.model.id}, {_called(best[1])} is the best Trainium system{rival}.")
+        lines += [_gap(best, gpu)] if gpu is not None else []
+        lines += _ties(best, ours)
+    elif gpu is not None:
+        best_gpu = f"{_called(gpu[1])} is the best GPU system"
+        lines.append(f"For {case.model.id}, {best_gpu}, and no Trainium system keeps the promise.")
     else:
-        lines.append(f"No system keeps the promise for {what}.")
+        lines.append(f"No system keeps the promise for {case.model.id}.")
+    absent = [text for kind, side in (("Trainium", TRAINIUM), ("GPU", GPU)) for text in _absent(kind, some.get(side))]
     return [*lines, *_dollars(some), *absent, *nearest]
 
 
@@ -166,39 +159,57 @@ def _called(c: Choice) -> str:
     return f"{_named(c)}{'' if _status(c) == FOR_RENT else f' ({_status(c)})'}"
 
 
-def _absent(kind: str, c: Choice | None) -> str:
-    """Return why there is no side of a kind of chip."""
-    if c is None:
-        return f"No {kind} system runs the model in the precision and with the software of the scenario."
-    return f"No {kind} system keeps the promise: {_named(c)} is {c.reason}."
+def _absent(kind: str, side: tuple[Plan, Choice] | None) -> list[str]:
+    """Return why there is no side of a kind of chip, in a sentence; none where there is one."""
+    if side is None:
+        return [f"No {kind} system runs the model in the precision and with the software of the scenario."]
+    c = side[1]
+    return [] if c.valid else [f"No {kind} system keeps the promise: {_named(c)} is {c.reason}."]
 
 
-def _gap(ours: Choice, gpu: Choice) -> str:
-    """Return which of two choices makes more per paid chip and by how much, or that they tie."""
-    one, other = sorted((ours, gpu), key=lambda c: -c.tokens_per_s_per_chip)
-    if same(other, one):
-        return f"Per paid chip {ours.system.name} and {gpu.system.name} tie: they are within 1 % of each other."
-    times = format_digits(one.tokens_per_s_per_chip / other.tokens_per_s_per_chip, 2)
-    sure = "; their ranges overlap, so the order may be the other way round" if _overlap(one, other) else ""
-    return f"Per paid chip {one.system.name} makes {times} times as many tokens as {other.system.name}{sure}."
+def _merit(of: Plan) -> tuple[Callable[[Choice], float], str]:
+    """Return what orders the choices of a plan, and how a sentence about it begins."""
+    assert of.demand is not None
+    return demand_merit(of.demand), "Within the limit" if of.demand.limit else "Per paid chip"
 
 
-def _overlap(one: Any, other: Any) -> bool:
-    return bool(one.low <= other.high and other.low <= one.high)
+def _ties(best: tuple[Plan, Choice], ours: Sequence[tuple[Plan, Choice]]) -> list[str]:
+    """Return which other Trainium systems tie with the best one, as a plan has it, in a sentence."""
+    merit, begins = _merit(best[0])
+    tied = [_named(c) for _, c in ours if c is not best[1] and c.valid and same(c, best[1], merit)]
+    return [f"{begins} {_named(best[1])} ties with {' and '.join(tied)}, within 1 %."] if tied else []
 
 
-def _dollars(some: dict[str, tuple[Plan, Choice]]) -> list[str]:
+def _gap(best: tuple[Plan, Choice], gpu: tuple[Plan, Choice]) -> str:
+    """Return which of two sides makes more and by how much, or that they tie."""
+    merit, begins = _merit(best[0])
+    (of, one), (_, other) = more, less = sorted((best, gpu), key=lambda pair: -merit(pair[1]))
+    if same(other, one, merit):
+        return f"{begins} {_named(best[1])} and {_named(gpu[1])} tie: they are within 1 % of each other."
+    times = format_digits(merit(one) / merit(other), 2)
+    limit = of.demand is not None and of.demand.limit
+    ends = [of.capacity_of(c).ends("tokens_per_s") if limit else (c.low, c.high) for of, c in (more, less)]
+    sure = "; their ranges overlap, so the order may be the other way round" if _overlap(*ends) else ""
+    return f"{begins} {_named(one)} makes {times} times as many tokens as {_named(other)}{sure}."
+
+
+def _overlap(one: tuple[Any, Any], other: tuple[Any, Any]) -> bool:
+    return bool(one[0] <= other[1] and other[0] <= one[1])
+
+
+def _dollars(some: Sides) -> list[str]:
     """Return what a million tokens cost at the rent on each side, cheapest first, and which side has no price."""
-    sizes = {c.system.name: of.capacity_of(c) for of, c in some.values() if c.valid and not isinstance(c, Pair)}
-    rents = {name: size.rented for name, size in sizes.items() if size.valid}
-    priced = sorted((float(one.generated_usd_per_mtoken), name) for name, one in rents.items() if one.valid)
-    lines = [f"Nobody publishes a rent of {name}." for name, one in rents.items() if one.rent.why]
+    sizes = {_named(c): of.capacity_of(c) for of, c in some.values() if c.valid}
+    sizes = {name: size for name, size in sizes.items() if size.valid}
+    priced = sorted((size.usd_per_mtoken, name) for name, size in sizes.items() if not size.rented.rent.why)
+    whys = dict.fromkeys(size.rented.rent.why for size in sizes.values() if size.rented.rent.why)
+    lines = [f"{why[:1].upper()}{why[1:]}." for why in whys]
     if not priced:
         return lines
     costs = " and ".join(f"${format_digits(usd, 2)} on {name}" for usd, name in priced[:2])
     text = f"At the rent a million generated tokens, prompts paid, cost {costs}"
     if len(priced) > 1 and priced[1][0] - priced[0][0] <= TIED * priced[1][0]:
         text += ", which is a tie"
-    elif len(priced) > 1 and _overlap(*(rents[name] for _, name in priced[:2])):
+    elif len(priced) > 1 and _overlap(*(sizes[name].ends("usd_per_mtoken") for _, name in priced[:2])):
         text += "; these ranges overlap"
     return [f"{text}.", *lines]
