@@ -35,7 +35,12 @@ KINDS = {"serving": (REQUEST,), "training": (TRAINING, SYSTEMS)}  # of reports, 
 SUFFIXES = (".yaml", ".yml")
 FORMULAS = tuple("=+-@")  # signs by which a spreadsheet takes a text for a formula
 ALL, SIDES = "", "-sides"  # endings of the tables: of all systems, and of the sides of the verdict
-NARROW = ("mapping", "status")  # figures that the table of several scenarios leaves to their sections
+NARROW = (
+    "mapping",
+    "status",
+    "tokens_per_s",
+    "tokens_per_s_per_user",
+)  # figures that the table of several scenarios leaves to their sections
 NO_PARQUET = 'no Parquet files: they need the extra "parquet": pip install "trnmodel[parquet]"'
 
 

@@ -100,7 +100,11 @@ def _row(of: Plan, c: Choice, side: str) -> dict[str, Any]:
     cells |= {"valid": bool(c.valid), "reason": str(c.reason), "mapping": c.mapping, "software": c.stack.id}
     cells |= {name: value for one in banded for name, value in one.items()}
     cells |= {f"{name}_basis": str(c.basis) for one in banded for name in list(one)[:1]}
-    cells |= {"chance": c.chance if c.valid else None, "basis": str(c.basis)}
+    cells |= {
+        "tokens_per_s_per_chip_why": str(c.reason),
+        "chance": c.chance if c.valid else None,
+        "basis": str(c.basis),
+    }
     return row(**cells, **_sized(of, c))
 
 
@@ -112,13 +116,14 @@ def _sized(of: Plan, c: Choice) -> dict[str, Any]:
     size = of.capacity_of(c)
     if not size.valid:
         return {f"{name}{end}": text for name in names for end, text in (("", None), ("_why", str(size.reason)))}
+    why = size.rented.rent.why.replace(f" of {c.system.id}", "")
     cells: dict[str, Any] = size.banded("usd_per_mtoken") | size.energy.banded("server_j_per_token")
-    cells |= {"usd_per_mtoken_basis": str(size.basis), "usd_per_mtoken_why": size.rented.rent.why}
+    cells |= {"usd_per_mtoken_basis": str(size.basis), "usd_per_mtoken_why": why}
     cells |= {"server_j_per_token_basis": str(size.energy.basis)}
     if has_size(of):
         cells |= size.banded("tokens_per_s") | {"tokens_per_s_basis": str(size.basis)}
         cells |= size.banded("instances") | {"spare_instances": size.spare_instances}
-        cells |= size.banded("usd_per_month") | {"usd_per_month_why": size.rented.rent.why}
+        cells |= size.banded("usd_per_month") | {"usd_per_month_why": why}
     return cells
 
 
