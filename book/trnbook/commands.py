@@ -1,4 +1,4 @@
-"""The book's commands: run a chapter with parameters, list the chapters, build the book, refresh the notebooks."""
+"""The book's commands: run a chapter, report on scenarios, list the chapters, build the book, refresh the notebooks."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 
 from trnbook import report
 from trnmodel.cli.shell import plain_errors, say
+from trnmodel.cli.terminal import Status
 
 OutDir = Annotated[str, typer.Option("-o", "--out-dir", metavar="FOLDER", help="Folder for what is made.")]
 
@@ -105,6 +106,58 @@ def _report(chapter: str, parameters: dict[str, object], folder: Path, page: boo
             html = report.build_page(outcome.path) if page else None
             if html:
                 say(html)
+
+
+def report_scenarios(
+    kind: Annotated[str, typer.Argument(metavar="serving|training", help="What is asked of the scenarios.")],
+    scenario: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SCENARIO.yaml",
+            help="Scenario files, or folders of them; several stand side by side. Schema: trnmodel schema scenario.",
+        ),
+    ],
+    out_dir: OutDir = "reports",
+    fail_if: Annotated[
+        list[str],
+        typer.Option(
+            metavar="'NAME OP NUMBER'",
+            help="Limit that ends the command with status 4 where it holds, such as 'usd_per_mtoken > 1.2'; several "
+            "times for several limits. A name is a figure of the best Trainium system for rent, else of the best "
+            "Trainium system; with best_ or gpu_ before it of the best Trainium system or GPU; with _low or _high "
+            "after it an end of its range. Shares are from 0 to 1. A wrong name is answered with all that there are.",
+        ),
+    ] = [],  # noqa: B006
+    pdf: Annotated[bool, typer.Option(help="Print the page to a PDF too.")] = True,
+) -> None:
+    """Report on scenarios: who is best, side by side, as a page, PDF, tables, workbook, JSON and notebooks.
+
+    FOLDER has serving.html, which needs no other file, serving.pdf, serving.xlsx and serving.json, all systems in
+    serving.csv, the sides of the verdict in serving-sides.csv, both as .parquet too, and the executed notebook of each
+    scenario in serving-notebooks; or the same of training.
+    """
+    with plain_errors():
+        folder = _folder(out_dir)
+        from trnbook.report import bundle, limits  # which load the library
+
+        chosen = bundle.kind_of(kind)
+        typed = [limits.parse(text, chosen) for text in fail_if]
+        made = bundle.make(chosen, bundle.files_of(scenario), folder, typed, pdf=pdf)
+        for one in made.answered:
+            say(f"{one.file}: {one.answer.verdict[0]}")
+        for path in made.files:
+            say(path)
+        for line in [
+            *made.missing,
+            *(x.line() for one in made.answered for x in one.limits if x.exceeded is not False),
+        ]:
+            say(line, error=True)
+        exceeded = {x.exceeded for one in made.answered for x in one.limits}
+        possible = all(one.answer.possible for one in made.answered)
+    if True in exceeded:
+        raise typer.Exit(Status.LIMIT)
+    if None in exceeded or not possible:
+        raise typer.Exit(Status.IMPOSSIBLE)
 
 
 def list_chapters() -> None:

@@ -681,7 +681,7 @@ def test_the_browser_prints_all_pages_into_one_file(small_book, tmp_path, monkey
     assert pdf.read_text().count("What is first?") > 0 < pdf.read_text().count("What is later?")
     assert names(tmp_path / "build") == ["notebooks", "trnmodel.pdf"]
     browser.write_text("#!/bin/sh\necho 'no display' >&2\nexit 1\n")
-    with pytest.raises(report.ChapterError, match="could not print the book: no display"):
+    with pytest.raises(report.ChapterError, match="could not print the page: no display"):
         report.build_book(tmp_path / "build", pdf=True, progress=False)
     assert names(tmp_path / "build") == ["notebooks", "trnmodel.pdf"]
 

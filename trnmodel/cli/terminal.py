@@ -27,7 +27,7 @@ MEANING = {
     Status.FAULT: "Our fault: the program or a chapter failed.",
     Status.REFUSED: "A bad question: a name, a number, a flag or a file that cannot be used.",
     Status.IMPOSSIBLE: "A valid question that nothing can satisfy: too large, too slow, or no figure is published.",
-    Status.LIMIT: "Reserved: a limit of --fail-if was exceeded.",
+    Status.LIMIT: "A limit of --fail-if was exceeded.",
     Status.DIFFERS: "A plan that was checked differs: its answer moved, or a fact that it stands on.",
     Status.INTERRUPTED: "Interrupted.",
 }

@@ -65,7 +65,7 @@ def build_book(out_dir: str | Path = "build", *, pdf: bool = False, progress: bo
     the new one is complete, and after that for as long as its mark matches its files and what it is made from.
     """
     _require_book()
-    browser = _browser() if pdf else None
+    browser = find_browser() if pdf else None
     folder = Path(out_dir)
     with claimed(folder), claimed(folder / "notebooks"), scratch(folder) as own, temporary() as home:
         _require_places(folder)
@@ -77,7 +77,7 @@ def build_book(out_dir: str | Path = "build", *, pdf: bool = False, progress: bo
         _assemble(source, outcomes)
         if browser:
             _sphinx("singlehtml", source, built, home)
-            return _print(browser, built / "index.html", folder / "trnmodel.pdf", home)
+            return print_page(browser, built / "index.html", folder / "trnmodel.pdf", home)
         _sphinx("html", source, built, home, "--fail-on-warning", "--keep-going")
         (built / MARK).write_text(_mark(outcomes, built))
         if progress and (sizes := page_sizes(built)):
@@ -165,10 +165,14 @@ def _require_book() -> None:
         raise InputError("the book needs its folder `book/` and the extra `book` (pip install 'trnmodel[book]')")
 
 
-def _browser() -> str:
+def find_browser() -> str:
+    """Return the browser that prints pages.
+
+    Raises InputError where there is none.
+    """
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
-        raise InputError(f"printing the book needs one of {', '.join(BROWSERS)} on the path")
+        raise InputError(f"printing needs one of {', '.join(BROWSERS)} on the path")
     return browser
 
 
@@ -214,7 +218,7 @@ def _sphinx(builder: str, source: Path, built: Path, home: Path, *flags: str) ->
         raise ChapterError("\n".join(["Sphinx could not build the pages:", *list(dict.fromkeys(lines))[-20:]]))
 
 
-def _print(browser: str, page: Path, target: Path, home: Path) -> Path:
+def print_page(browser: str, page: Path, target: Path, home: Path) -> Path:
     """Print a page to PDF."""
     draft = page.with_name("book.pdf")
     profile = f"--user-data-dir={page.parent / 'profile'}"
@@ -222,5 +226,5 @@ def _print(browser: str, page: Path, target: Path, home: Path) -> Path:
     done = leash.run(command, home)
     if done.returncode or not draft.is_file():
         lines = done.stderr.strip().splitlines() or ["no message"]
-        raise ChapterError(f"{browser} could not print the book: {lines[-1]}")
+        raise ChapterError(f"{browser} could not print the page: {lines[-1]}")
     return draft.replace(target)

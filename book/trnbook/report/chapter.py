@@ -54,7 +54,12 @@ def read(slug: str) -> NotebookNode:
 
     Raises InputError naming the nearest chapters.
     """
-    return deepcopy(_parsed(_text(slug)))
+    return parsed(_text(slug))
+
+
+def parsed(text: str) -> NotebookNode:
+    """Return the notebook of a text in jupytext's percent format."""
+    return deepcopy(_parsed(text))
 
 
 def _text(slug: str) -> str:

@@ -6,12 +6,12 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import distributions
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -20,6 +20,9 @@ from trnbook.report import chapter, folders
 from trnbook.report.chapter import PACKAGE, ROOT, check_parameters
 from trnmodel.catalog.load import DATA
 from trnmodel.cli.errors import ChapterError, InputError, NoAnswerError, printable
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 LOCK = ROOT / "requirements.lock"
 ERROR = ".error.ipynb"
@@ -56,12 +59,33 @@ class _Notebook(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Job:
-    """A chapter to run, with its parameters and the digest of what it is made from."""
+    """A chapter to run, with its parameters and the digest of what it is made from.
+
+    A notebook that is no chapter has its text as `template`, and the file that it answers as `origin`.
+    """
 
     slug: str
     parameters: dict[str, object]
     digest: str
     path: Path
+    template: str = ""
+    origin: str = ""
+
+    def notebook(self) -> NotebookNode:
+        """Return the notebook as it is before it runs."""
+        return chapter.parsed(self.template) if self.template else chapter.read(self.slug)
+
+    @property
+    def called(self) -> str:
+        """What a message calls it."""
+        return f"the report of {printable(self.origin)}" if self.origin else f"chapter {self.slug!r}"
+
+    def unanswered(self, reason: object) -> str:
+        """Return the line that says why it has no answer."""
+        if not self.origin:
+            return chapter.unanswered(self.slug, reason)
+        origin, text = printable(self.origin), printable(" ".join(str(reason).split()))
+        return text if text.startswith(origin) else f"{origin}: {text}"
 
 
 def run(
@@ -85,19 +109,38 @@ def run(
         jobs = [
             Job(slug, own, _digest(slug, own, shared), Path(out_dir, f"{slug}.ipynb")) for slug, own in checked.items()
         ]
-        before = {job.slug: _report_there(job.path) for job in jobs}
-        stale = [job for job in jobs if (made := before[job.slug]) is None or made.digest != job.digest]
-        for job in stale:
-            chapter.check_answers(job.slug, job.parameters)
-        errors: list[Exception] = []
-        if stale:
-            from trnbook.report import kernels  # papermill and Jupyter take half a second
+        return execute(jobs, workers=workers, progress=progress)
 
-            errors = kernels.run_all(stale, workers, progress)
+
+def templated(slug: str, template: Path, origin: str, files: Iterable[str], path: Path, shared: str) -> Job:
+    """Return the job of a notebook that is no chapter and that answers a scenario file, its parameter `scenario`.
+
+    `files` are those that the scenario names, such as its model; `shared` is the hash of `inputs`.
+    """
+    text = template.read_text(encoding="utf-8")
+    made = _hash_of(text.encode(), {"scenario": origin}, shared, [origin, *files])
+    return Job(slug, {"scenario": origin}, made, path, text, origin)
+
+
+def execute(jobs: Sequence[Job], *, workers: int = 2, progress: bool = True, what: str = "chapters") -> list[Outcome]:
+    """Execute those jobs whose digest no longer holds, in folders that the caller has claimed, as `run` says.
+
+    `what` is what the progress bar counts cells of.
+    """
+    before = {job.path: _report_there(job.path) for job in jobs}
+    stale = [job for job in jobs if (made := before[job.path]) is None or made.digest != job.digest]
+    for job in stale:
+        if not job.template:
+            chapter.check_answers(job.slug, job.parameters)
+    errors: list[Exception] = []
+    if stale:
+        from trnbook.report import kernels  # papermill and Jupyter take half a second
+
+        errors = kernels.run_all(stale, workers, progress, what)
     if errors:
         worst = (kind for kind in (ChapterError, InputError) if any(type(error) is kind for error in errors))
         raise next(worst, NoAnswerError)("\n".join(map(str, errors)))
-    return [Outcome(job.slug, job.path, job in stale, _others(job, before[job.slug])) for job in jobs]
+    return [Outcome(job.slug, job.path, job in stale, _others(job, before[job.path])) for job in jobs]
 
 
 def _report_there(path: Path) -> _Made | None:
@@ -120,7 +163,7 @@ def _report_there(path: Path) -> _Made | None:
 
 def _others(job: Job, before: _Made | None) -> dict[str, object]:
     """Return parameters of the replaced report that differ from those of the new one."""
-    if before is None or before.parameters == job.parameters:
+    if before is None or before.parameters == job.parameters or job.template:
         return {}
     defaults = {name: declared.default for name, declared in chapter.parameters(job.slug).items()}
     now, then = defaults | job.parameters, defaults | before.parameters
@@ -151,10 +194,16 @@ def inputs() -> str:
 
 def _digest(slug: str, parameters: Mapping[str, object], inputs: str) -> str:
     """Return a hash of what one executed chapter is made from, with the bytes of files that parameters name."""
-    digest = hashlib.sha256(inputs.encode() + (chapter.CHAPTERS / f"{slug}.py").read_bytes())
+    values = [value for _, value in sorted(parameters.items())]
+    return _hash_of((chapter.CHAPTERS / f"{slug}.py").read_bytes(), parameters, inputs, values)
+
+
+def _hash_of(text: bytes, parameters: Mapping[str, object], inputs: str, values: Iterable[object]) -> str:
+    """Return a hash of a notebook's text, its parameters, and the bytes of the files that values name."""
+    digest = hashlib.sha256(inputs.encode() + text)
     digest.update(json.dumps(parameters, sort_keys=True).encode())
     left = MAX_INPUT_BYTES
-    for path in (path for _, value in sorted(parameters.items()) for path in _named_files(value)):
+    for path in (path for value in values for path in _named_files(value)):
         content = _content(path, left)
         left -= len(content)
         digest.update(f"{path.name} {hashlib.sha256(content).hexdigest()}\n".encode(errors="surrogateescape"))

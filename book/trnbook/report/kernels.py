@@ -23,7 +23,7 @@ from nbformat import NotebookNode
 from papermill.exceptions import PapermillException
 from tqdm import tqdm
 
-from trnbook.report import chapter, folders, form
+from trnbook.report import folders, form
 from trnbook.report.execute import ERROR, Job
 from trnmodel.arguments import ImpossibleError, UnanswerableError
 from trnmodel.cli.errors import ChapterError, InputError, NoAnswerError, printable
@@ -84,14 +84,14 @@ class _Kernels:
         return Manager
 
 
-def run_all(jobs: list[Job], workers: int, progress: bool) -> list[Exception]:
-    """Run jobs in parallel under one progress bar; return the errors of those without a report."""
+def run_all(jobs: list[Job], workers: int, progress: bool, what: str = "chapters") -> list[Exception]:
+    """Run jobs in parallel under one progress bar over cells of `what`; return the errors of those without a report."""
     logging.getLogger("papermill").setLevel(logging.CRITICAL)  # what it would say is raised or checked here
     kernels, total = _Kernels(), sum(_n_cells(job) for job in jobs)
     hidden = None if progress else True  # None hides the bar where there is no terminal
     with (
         folders.temporary() as home,
-        tqdm(total=total, unit="cell", desc="chapters", disable=hidden) as bar,
+        tqdm(total=total, unit="cell", desc=what, disable=hidden) as bar,
         ThreadPoolExecutor(workers) as pool,
     ):
         try:
@@ -105,13 +105,13 @@ def run_all(jobs: list[Job], workers: int, progress: bool) -> list[Exception]:
 
 
 def _n_cells(job: Job) -> int:
-    code = [cell for cell in chapter.read(job.slug).cells if cell.cell_type == "code" and cell.source.strip()]
+    code = [cell for cell in job.notebook().cells if cell.cell_type == "code" and cell.source.strip()]
     return len(code) + bool(job.parameters)
 
 
 def _run_one(job: Job, kernels: _Kernels, home: Path, tick: Callable[[], object]) -> Exception | None:
     """Execute one chapter and write its notebook, or its error notebook and a line that says what failed."""
-    live = [chapter.read(job.slug)]
+    live = [job.notebook()]
     broken = job.path.with_suffix(ERROR)
     home.mkdir()
     try:
@@ -121,10 +121,10 @@ def _run_one(job: Job, kernels: _Kernels, home: Path, tick: Callable[[], object]
         kernels.check()  # an interrupt is no failure of the chapter
         name, text = getattr(error, "ename", type(error).__name__), getattr(error, "evalue", error)
         if name in NO_ANSWER:
-            return NO_ANSWER[name](chapter.unanswered(job.slug, text))
+            return NO_ANSWER[name](job.unanswered(text))
         _write_whole(broken, _error_notebook(job.slug, live[-1], error))
         message = _one_line(f"{name}: {text}")[:200]
-        return ChapterError(f"chapter {job.slug!r} failed: {message} (see {printable(broken)})")
+        return ChapterError(f"{job.called} failed: {message} (see {printable(broken)})")
     finally:
         ensure_event_loop().close()
     made = {"digest": job.digest, "parameters": job.parameters}
