@@ -96,13 +96,13 @@ def test_a_system_without_a_rent_has_none():
 
 
 def test_a_plan_that_drafts_is_asked_without_drafts():
-    """The throughput without drafts lies below the band on Trainium3, and inside it on Trainium2."""
+    """The throughput without drafts lies below the range on Trainium3, and inside it on Trainium2."""
     plain = {
         (name, where): [plan(name, case.request(name), where, efficiencies=kind).best for kind in undrafted(best)]
         for (name, where), best in PLANS.items()
     }
     found = study.without_drafts(PLANS, plain).set_index("case")
-    assert found["it lies"].tolist() == ["inside the band", "below the band", "below the band"]
+    assert found["it lies"].tolist() == ["inside the range", "below the range", "below the range"]
     assert found["without drafts [tokens/s per chip]"].iloc[1] == "75"
     assert found["without drafts, on the plan's software [tokens/s per chip]"].iloc[0] == "12"
     assert study.without_drafts(PLANS, dict.fromkeys(PLANS, ())).empty
