@@ -23,10 +23,9 @@ from trnmodel.search.choice import Choice
 from trnmodel.search.single import same
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
-from trnmodel.units import HOUR, MILLION, format_digits, format_within
+from trnmodel.units import format_digits, format_within
 
 if TYPE_CHECKING:
-    from trnmodel.search.chip_seconds import TokenCost
     from trnmodel.search.compare import Comparison, Flip
     from trnmodel.search.flips import Flips
     from trnmodel.search.plan import Plan
@@ -113,10 +112,7 @@ def _drafts(best: Choice, plain: Sequence[Choice | None]) -> str:
         return ""
     where = ", ".join(sorted(read_chip(name).name for name in best.option.measured_on or best.option.documented_on))
     once = " for one sequence at a time" if best.option.measured_batch == 1 else ""
-    return (
-        f"The figure rests on *drafts* by a small model ([explained here](serving.ipynb)), measured on {where}{once}. "
-        f"{drafts.without(best, plain)} "
-    )
+    return f"The figure rests on {drafts.LINKED}, measured on {where}{once}. {drafts.without(best, plain)} "
 
 
 def headline(
@@ -149,7 +145,7 @@ def headline(
     rent = _rent(plan, rented, plain, sold)
     holds = "all draws" if best.chance >= 0.9995 else f"{100 * best.chance:.3g}% of the draws"
     sure = (
-        f"**How sure?** We draw the uncertain times of the software `{best.stack.id}`, our own estimates, a thousand times. "
+        f"**How sure?** We draw the times of the software `{best.stack.id}`, our own estimates, a thousand times. "
         f"The promise holds in {holds}, and the range in brackets holds nine in ten of those. "
         f"{unmeasured(best)}{_drafts(best, plain.get(best.place, ()))}"
     )
@@ -231,7 +227,7 @@ def _rent(plan: Plan, rented: TokenCosts, plain: Mapping[str, Sequence[Choice | 
     usd = [format_within(*market.ends(one)) for one in (first, *others[:1])]
     at = " in an AWS Capacity Block" if first.rent.pricing == "capacity-block" else ""
     text = f"**To rent today**{at}, {first.system.name} costs \\${usd[0]} per million tokens."
-    text += _rent_without(first, plain.get(first.system.id, ()))
+    text += drafts.priced(float(first.rent.usd_per_chip_h), plain.get(first.system.id, ()))
     if others:
         kind = "GPU" if others[0].system.chip.core is None else "Trainium system"
         (_, low, high), (_, least, most) = market.ends(first), market.ends(others[0])
@@ -240,16 +236,6 @@ def _rent(plan: Plan, rented: TokenCosts, plain: Mapping[str, Sequence[Choice | 
     rival = others[0].system.id if others else ""
     more = market.turned(first, rival, sold) if sold is not None and first.system.chip.core is not None else ""
     return f"{text} {more}".strip()
-
-
-def _rent_without(first: TokenCost, plain: Sequence[Choice | None]) -> str:
-    """Return what a million tokens of a system cost without drafts, by software; empty if it drafts nothing."""
-    costs = list[str]()
-    for c in drafts.keeping(plain):
-        usd = float(first.rent.usd_per_chip_h) / HOUR / c.tokens_per_s_per_chip * MILLION
-        costs.append(f"\\${format_digits(usd, 2)}")
-    by = ", by software release" if len(costs) > 1 else ""
-    return f" Without drafts a million costs {' or '.join(costs)}{by}." if costs else ""
 
 
 def sampled(speed: float, changes: Flips | None) -> list[float]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from trnmodel.search.choice import Choice
-from trnmodel.units import format_digits
+from trnmodel.units import HOUR, MILLION, format_digits
+
+LINKED = "*drafts* by a small model (see [How fast does it serve?](serving.ipynb))"
 
 
 def place(value: float, best: Choice) -> str:
@@ -48,3 +50,17 @@ def without(best: Choice, plain: Iterable[Choice | None]) -> str:
     text = f"Without drafts the same system makes {made} or {less} tokens/s per chip, by software release"
     both = f"both lie {lies}" if lies == there else f"the first lies {lies}, the second {there}"
     return f"{text}: {both}."
+
+
+def priced(usd_per_chip_h: float, plain: Iterable[Choice | None]) -> str:
+    """Return what a million tokens cost without drafts at a price of a chip-hour; empty if nothing is drafted.
+
+    Examples
+    --------
+    >>> priced(2.0, [])
+    ''
+    """
+    costs = [usd_per_chip_h / HOUR / c.tokens_per_s_per_chip * MILLION for c in keeping(plain)]
+    said = " or ".join(f"\\${format_digits(usd, 2)}" for usd in costs)
+    by = ", by software release" if len(costs) > 1 else ""
+    return f" Without drafts a million costs {said}{by}." if costs else ""
