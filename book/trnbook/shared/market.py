@@ -41,9 +41,10 @@ def hours(systems: Iterable[str | System]) -> pd.DataFrame:
     return tidy(dict(zip(COLUMNS, row, strict=True)) for row in rows)
 
 
-def lowest(costs: TokenCosts) -> TokenCost | None:
-    """Return the lowest cost of a token on public software at rents of the market; None where nobody asks a price."""
+def lowest(costs: TokenCosts, neuron: bool | None = None) -> TokenCost | None:
+    """Return the lowest cost of a rented token on public software, of all or by whether cores are Amazon's; or None."""
     some = [one for one in costs.of("public") if not one.rent.why and np.all(one.valid)]
+    some = [one for one in some if neuron is None or (one.system.chip.core is not None) == neuron]
     return min(some, key=lambda one: float(one.generated_usd_per_mtoken), default=None)
 
 
