@@ -137,7 +137,7 @@ charts.lines(
     log_y=True,
     caption="A faster promise costs every chip throughput",
     under=f"a line ends where no plan keeps the promise; band: {tm.system(mine).name}",
-).properties(height=180)
+).properties(height=165)
 
 # %% [markdown]
 # A mixture of experts rewards chips that exchange tokens fast, and software that lets them. Public software for Trainium does not do so

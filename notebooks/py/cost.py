@@ -78,7 +78,7 @@ charts.ranges(
     log_x=True,
     caption="Where ranges overlap, nobody wins",
     under=f"{first} per user, public software" + market.seen(everyone),
-).properties(height=215)
+).properties(height=205)
 
 # %% [markdown]
 # A generated token also pays for its share of the prompt. *Owned* is the cost to a company that buys machines and keeps them busy. A
@@ -183,7 +183,6 @@ tables.shares(shares)
 # If the rival costs $c_0$ per hour and takes $R_0$ chip-seconds for the request, both
 # cost the same per token at $c^* = c_0\,R_0/R$. The ratio $R_0/R$ says how many hours of the rival one chip-hour *replaces*. The first column of rents takes the rival's rent in AWS's Capacity
 # Blocks by default, and the second its market rent at other sellers. The last column says what the chip may cost its owner. Where it says *none*, Trainium would lose even with a free chip.
-# [Which system should I use?](which-system.ipynb) asks for ties with the best GPU.
 
 # %%
 small = tm.Request(4096, 512, tokens_per_s_per_user=100)
@@ -212,7 +211,7 @@ tables.choices(choices, spec)
 # %% [markdown]
 # ## Check against prices that are not ours
 #
-# This checks consistency, because most of our assumptions were chosen with these figures in view. SemiAnalysis prints what an hour of five GPUs costs a *hyperscaler*, who builds its halls, and a *neocloud*, who rents them. We ask for the
+# This checks consistency, because we chose most assumptions with these figures in view. SemiAnalysis prints what an hour of five GPUs costs a *hyperscaler*, who builds its halls, and a *neocloud*, who rents them. We ask for the
 # same hours, at prices of the same month.
 
 # %% tags=["hide-input"]
@@ -241,8 +240,8 @@ tables.tornado(swings, costs[spec.id, "public"])
 # %% [markdown]
 # ```{admonition} Takeaway
 # :class: tip
-# Compare tokens, not hours: the same request and promise, prompts paid, software of the same kind. Where ranges overlap, nobody has won. Then
-# ask at which price two systems tie. If you only need tokens, first ask what a seller charges.
+# Compare tokens, not hours: the same request and promise, prompts paid, software of the same kind. Where ranges overlap, nobody has won. If
+# you only need tokens, first ask what a seller charges.
 # ```
 
 # %% [markdown]

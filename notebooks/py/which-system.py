@@ -73,7 +73,7 @@ charts.lines(
     log_y=True,
     caption="A faster promise costs every chip throughput",
     under=f"{m.id}, whole requests on public software; each Trainium chip and the best GPU",
-).properties(height=150)
+).properties(height=140)
 
 # %% [markdown]
 # In charts a dashed line is a system whose chips are linked as a *torus*, each to its neighbours. The others have a switch.
