@@ -164,7 +164,11 @@ charts.table(
 
 # %% tags=["hide-input"]
 ours, gpu = market.lowest(rented, neuron=True), market.lowest(rented, neuron=False)
-paid = f"In a Capacity Block, {ours.system.name} costs \\${ours.in_words('generated_usd_per_mtoken')} per million tokens." if ours else ""
+paid = (
+    f"In a Capacity Block, {ours.system.name} costs \\${ours.in_words('generated_usd_per_mtoken')} per million tokens."
+    if ours
+    else ""
+)
 Markdown(f"{paid} {market.turned(ours, gpu.system.id, sold) if ours and gpu else ''}")
 
 # %% [markdown]
@@ -254,7 +258,7 @@ charts.scatter(
     label="run",
     caption="Some new ports are much slower than predicted",
     under=f"line: a perfect prediction; most of these runs were fitted; {beyond}",
-).properties(height=200)
+).properties(height=175)
 
 # %% tags=["hide-input"]
 both, pair = tables.one_author(neuron), ("trn2.48xlarge", "hgx-h100")

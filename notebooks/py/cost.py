@@ -145,10 +145,10 @@ flows.where_a_dollar_goes(hour)
 # The first two terms pay for the machine and the building, with interest. The building provides 1,488 W per chip at \$11.5 per watt, and
 # is paid back over twelve years. Electricity is the mean
 # power $P$ times the *PUE*, which adds cooling and conversion, times the price $e$. Operations take a share $k$ of the capital per year.
-# **By hand**, a chip of Trainium3 NL32x2 whose owner pays 8 % interest per year over 66 months:
+# **By hand**, a chip of Trainium3 NL32x2 whose owner pays 8% interest per year over 66 months costs, in dollars:
 #
 # $$ \underbrace{\frac{0.01878 \times 21{,}932}{730.5}}_{0.5638} + \underbrace{\frac{0.010825 \times 11.5 \times 1{,}488}{730.5}}_{0.2535} + \underbrace{0.948\,\text{kW} \times
-# 1.14 \times 0.0826}_{0.0893} + \underbrace{\frac{0.02955 \times 21{,}932}{8{,}766}}_{0.0739} = 0.980\ \text{dollars} $$
+# 1.14 \times 0.0826}_{0.0893} + \underbrace{\frac{0.02955 \times 21{,}932}{8{,}766}}_{0.0739} = 0.980 $$
 
 # %% tags=["hide-input"]
 by_hand, rate = tm.tco("trn3-nl32x2-pcie160"), 0.08 / 12
@@ -264,7 +264,7 @@ tables.tornado(swings, costs[spec.id, "public"])
 # $2 / (85 \times 3{,}600) \times 10^6 = 6.54$ dollars.
 # ```
 #
-# **3.** A server costs 30,000 dollars. It is paid back over 60 months at 1 % per month. What is the payment per month, and per hour?
+# **3.** A server costs 30,000 dollars. It is paid back over 60 months at 1% per month. What is the payment per month, and per hour?
 #
 # ```{admonition} Answer
 # :class: dropdown

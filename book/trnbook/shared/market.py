@@ -76,8 +76,8 @@ def turned(first: TokenCost, rival: str, costs: TokenCosts) -> str:
     >>> import trnmodel as tm
     >>> ask = tm.Request(4096, 512, tokens_per_s_per_user=50)
     >>> aws = tm.token_cost("llama-3.3-70b", ask, ["trn2.48xlarge"])["trn2.48xlarge", "public"]
-    >>> print(turned(aws, "gb200-nvl72", tm.token_cost("llama-3.3-70b", ask, ["gb200-nvl72"], pricing="market"))[:70])
-    **Other sellers ask less for GPUs, and then the order turns.** At \\$4.54
+    >>> print(turned(aws, "gb200-nvl72", tm.token_cost("llama-3.3-70b", ask, ["gb200-nvl72"], pricing="market"))[:62])
+    **Other sellers ask less for GPUs, and then the order turns.**
     """
     some = [one for one in costs.of("public") if not one.rent.why and np.all(one.valid)]
     one = next((one for one in some if one.system.id == rival), lowest(costs))
