@@ -39,7 +39,7 @@ import trnmodel as tm
 from trnbook import charts
 from trnbook.chapters import beside_gpus as tables
 from trnbook.chapters import common, guard
-from trnbook.shared import case
+from trnbook.shared import case, market
 
 named = {"model": model, "experts_model": experts_model}
 speeds = {"tokens_per_s_per_user": tokens_per_s_per_user}
@@ -80,7 +80,7 @@ display(Markdown(card), tables.orders(answers), Markdown(ratios))
 #
 # ## The running case
 #
-# Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its users.
+# Two models on three systems run through the whole book.
 
 # %% tags=["hide-input"]
 case.table("beside-gpus")
@@ -121,7 +121,7 @@ assert by_hand == {"trn3-nl32x2-pcie160": "0.98, 268, 0.96, 1.02", "gb200-nvl72"
 # fast one few users fit into a step, and bandwidth and latency decide. The chart shows four of the systems, and its file has all.
 
 # %%
-several = [10, 20, 30, 50, 75, 100, 150]
+several = [10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 120, 150]
 curves = {name: tm.compare(m, requests[name], everyone, speeds=several) for name, m in models.items()}
 shown = tables.few(sides[dense], mine)
 
@@ -137,7 +137,7 @@ charts.lines(
     log_y=True,
     caption="A faster promise costs every chip throughput",
     under=f"a line ends where no plan keeps the promise; band: {tm.system(mine).name}",
-).properties(height=220)
+).properties(height=165)
 
 # %% [markdown]
 # A mixture of experts rewards chips that exchange tokens fast, and software that lets them. Public software for Trainium does not do so
@@ -146,21 +146,33 @@ charts.lines(
 # ## Per dollar and per joule
 #
 # Amazon has published no price of Trainium3, so the first drawing uses what a chip costs its owner: hardware over its life, building,
-# electricity and operations. A customer pays more. For one who rents, the table turns the question around: at which rent would
-# the compared system tie with each rival?
+# electricity and operations. A customer pays more. AWS rents GPUs in Capacity Blocks, and other sellers rent them out for less, while only AWS rents Trainium.
+# The last column turns the question around: at which rent would the compared system tie with each rival at AWS?
 
 # %%
 ties = tm.compare(models[dense], requests[dense], everyone, baseline=mine).break_even()
+rented = tm.token_cost(models[dense], requests[dense], everyone)  # in AWS's Capacity Blocks
+sold = tm.token_cost(models[dense], requests[dense], everyone, pricing="market")  # by other sellers
 
 # %% tags=["hide-input"]
 charts.table(
-    tables.money(ties, answers[dense]),
-    caption=f"What others cost an owner and a renter, and the rent at which {tm.system(mine).name} ties: {dense}",
+    tables.money(ties, answers[dense], rented, sold),
+    caption=f"What others cost an owner and a renter, and the rent at which {tm.system(mine).name} ties: {dense}"
+    + market.seen(everyone),
     download="money",
 )
 
+# %% tags=["hide-input"]
+ours, gpu = market.lowest(rented, neuron=True), market.lowest(rented, neuron=False)
+paid = (
+    f"In a Capacity Block, {ours.system.name} costs \\${ours.in_words('generated_usd_per_mtoken')} per million tokens."
+    if ours
+    else ""
+)
+Markdown(f"{paid} {market.turned(ours, gpu.system.id, sold) if ours and gpu else ''}")
+
 # %% [markdown]
-# A GPU rent includes two margins, an owner's cost only one. For a GPU we take prices of servers as sold. Nobody publishes what
+# A rent pays the margins of the chip maker and of the cloud. An owner pays only the maker's. For a GPU we take prices of servers as sold. Nobody publishes what
 # Amazon pays for Trainium, so we count its parts and estimate their prices. You can put in your own estimate in
 # [What does a token cost, and who wins?](cost.ipynb).
 #
@@ -188,18 +200,19 @@ for name, m in models.items():
 
 # %% tags=["hide-input"]
 terms = tables.terms(asked, mine)
-charts.ranges(
+drawing = charts.ranges(
     terms,
     x=tables.TIMES,
     y="terms",
     color="model",
     log_x=True,
     caption="The terms of a comparison move its answer",
-    under=f"{tm.system(mine).name}, per chip; bars: draws in which both keep the promise",
+    under=f"{tm.system(mine).name}, per chip; dashed line: as much as the best rival",
 )
+tables.with_parity(drawing)
 
 # %% [markdown]
-# The distance from *as asked* to *ideal software* is what software owes the hardware. Where the ratio without drafts is much smaller, the
+# A bar holds draws in which both keep the promise. The distance from *as asked* to *ideal software* is how far software moves the ratio. Where the ratio without drafts is much smaller, the
 # answer rests on one option of the software. Llama on Trainium is such a case.
 #
 # ## Is it fair?
@@ -215,7 +228,7 @@ charts.ranges(
 # - **Bands.** A chip that nobody measured takes the errors of the nearest one. So a shorter band does not mean more certainty.
 #
 # We draw a thousand guesses of what is unknown, with one guess for two racks of the same chip and software. The table gives the share in
-# which a system leads per chip. A tie counts for each, so the shares may sum to more than 100 %. An uncertain system leads more often,
+# which a system leads per chip. A tie counts for each, so the shares may sum to more than 100%. An uncertain system leads more often,
 # because its upper end is higher.
 
 # %%
@@ -233,18 +246,19 @@ charts.table(
 # ## Check: measured runs of both makers
 #
 # This is mostly a check of consistency, because constants were fitted to most of these runs. If the model flattered a side, that side's
-# points would lie below the line. The chart shows all published decode steps that state what a prediction needs, the slow outliers too.
+# points would lie below the line. The chart shows all published decode steps that state what a prediction needs, but for a few slow ports beyond its axis.
 
 # %% tags=["hide-input"]
+drawn, beyond = tables.drawn_steps(steps)
 charts.scatter(
-    steps,
+    drawn,
     x="measured_s",
     y="predicted_s",
     color="of",
     label="run",
-    caption="Predictions flatter slow new ports on Trainium",
-    under="the line is a perfect prediction; constants were fitted to most of these runs",
-).properties(height=240)
+    caption="Some new ports are much slower than predicted",
+    under=f"line: a perfect prediction; most of these runs were fitted; {beyond}",
+).properties(height=175)
 
 # %% tags=["hide-input"]
 both, pair = tables.one_author(neuron), ("trn2.48xlarge", "hgx-h100")
@@ -253,14 +267,14 @@ free = [
     for s, e in plain[dense]
     if s in pair
 ]
-Markdown(
-    f"One page ran `{both.model[0]}` in BF16 on both, with as many chips of either and no promise. Trainium2 made {both.measured_ratio.median():.2f} times what H100 "
-    f"made, and we predict {both.predicted_ratio.median():.2f} times. "
-    + tables.with_and_without(sides[dense], per_chip[dense, tables.NO_DRAFTS], free, pair)
+charts.table(
+    tables.with_and_without(both, sides[dense], per_chip[dense, tables.NO_DRAFTS], free, pair),
+    caption=f"Trainium2 over H100: `{both.model[0]}` on one page that ran both, and {dense}",
+    download="pair",
 )
 
 # %% [markdown]
-# Most steps of both sides lie close to the line. Those far below it are new ports of mixtures of experts, most of them on Trainium, where
+# The page ran as many chips of either in BF16, and promised no speed. In the running case only drafts turn the order of this pair. Most steps of both sides lie close to the line. Those far below it are new ports of mixtures of experts, most of them on Trainium, where
 # our prediction is too fast. So the ratios above may be too kind to Trainium, and not to GPUs. [How wrong are we?](accuracy.ipynb)
 # leaves out models, chips and pages.
 #
@@ -297,7 +311,7 @@ Markdown(
 # The weights are 70.6 GB. They take 14.7 ms and 14.4 ms. A larger difference comes from software, formats or drafts.
 # ```
 #
-# **3.** A system leads per chip in 40 % of common draws. A colleague says that it is therefore the safest choice. What is wrong?
+# **3.** A system leads per chip in 40% of common draws. A colleague says that it is therefore the safest choice. What is wrong?
 #
 # ```{admonition} Answer
 # :class: dropdown

@@ -38,7 +38,7 @@ from trnbook.chapters import common, cost_stated, cost_value, guard
 from trnbook.chapters import cost as tables
 from trnbook.chapters import cost_inputs as inputs
 from trnbook.drawings import flows
-from trnbook.shared import case
+from trnbook.shared import case, choices, market
 
 mine, m, experts = tables.own_prices(prices, owner, pricing, region), tm.model(model), tm.model(experts_model)
 speeds = [(m, tokens_per_s_per_user), (experts, experts_tokens_per_s_per_user)]
@@ -54,34 +54,41 @@ everyone = list(dict.fromkeys(one.id for one in [spec, other, *map(tm.system, sy
 # %% tags=["hide-input"]
 published = {name: mine.rent(tm.system(name)) for name in everyone}
 hours = {name: tm.tco(name, owner=mine.owner, prices=mine.prices) for name in everyone}
-requests, rented, owned = {}, {}, {}
+requests, rented, owned, elsewhere = {}, {}, {}, {}  # elsewhere: rented from sellers other than AWS
 for one, speed in speeds:
     label = f"{one.id} at {speed:g} tokens/s"
     requests[label] = tm.Request(input_tokens, output_tokens, tokens_per_s_per_user=speed)
     rented[label] = tm.token_cost(one, requests[label], everyone, pricing=published)
     owned[label] = rented[label].priced(hours)
+    elsewhere[label] = tm.token_cost(one, requests[label], everyone, pricing="market")
 first, request = next(iter(requests.items()))
 tables.must_cost(owned[first], spec.id)
 buyer, sold = tables.customer(rented[first], spec.id), tables.sellers({first: rented[first]})
-display(Markdown(tables.answer(owned[first][spec.id, "public"], buyer, sold)))
+at = tm.plan(m, request, buyer.system).best if buyer else None
+plain = [tm.plan(m, request, buyer.system, efficiencies=kind).best for kind in choices.undrafted(at)]
+same = owned[first][buyer.system.id, "public"] if buyer else None
+wins = tables.overlapping(owned[first], rented[first], elsewhere[first], buyer)
+card = tables.answer(owned[first][spec.id, "public"], buyer, sold, same=same, plain=plain, wins=wins)
+display(Markdown(card))
 charts.ranges(
-    tables.bars(owned[first], rented[first]),
+    tables.bars(owned[first], rented[first], elsewhere[first]),
     x="usd_per_mtoken",
     y="system",
     color="paid",
     log_x=True,
     caption="Where ranges overlap, nobody wins",
-    under=f"{first} per user, public software; sellers print one price",
-).properties(height=225)
+    under=f"{first} per user, public software" + market.seen(everyone),
+).properties(height=205)
 
 # %% [markdown]
-# Every generated token also pays for its share of the prompt. *Owned* is the cost to a company that buys machines and keeps them busy. A
-# customer rents machines at a published price per hour, or buys tokens. A system without the second bar has no published rent.
+# A generated token also pays for its share of the prompt. *Owned* is the cost to a company that buys machines and keeps them busy. A
+# customer rents machines, or buys tokens. Only AWS rents Trainium. Others rent out GPUs for less than AWS's Capacity
+# Blocks do. A system without such a bar has no published rent.
 #
 # ## Move the prices yourself
 #
 # *Public* software can be installed today. *Hand-tuned* software puts together the best parts that somebody has measured. *Ideal* software
-# loses nothing, so no real program is faster. In the chart below, the diamond marks a guess of your own, which the sliders move.
+# loses nothing, so no real program is faster. In the chart below, a wide bar is the range on public software, and the diamond marks a guess of your own, which the sliders move.
 
 # %% tags=["hide-input"]
 three = {"chip_usd": [1e3, 1.1e4, 1e3], "tdp_w": [1e2, 1e2, 1.1e3]}  # points of a plane
@@ -108,10 +115,10 @@ case.table("cost")
 #
 # **By hand.** Llama of the running case on Trainium2, whose chip-hour costs its owner 0.658 dollars:
 #
-# $$ R = 4{,}096 \times 0.291\,\text{ms} + 512 \times 3.675\,\text{ms} = 3.08\,\text{s} , \qquad C = \frac{10^6}{3600} \times 0.658
+# $$ R = 4{,}096 \times 0.2914\,\text{ms} + 512 \times 3.675\,\text{ms} = 3.08\,\text{s} , \qquad C = \frac{10^6}{3600} \times 0.658
 # \times \frac{3.08}{512} = 1.10\ \text{dollars} $$
 #
-# There are eight times as many tokens of the prompt, so they make two fifths of the bill. This is the first figure of our line:
+# There are eight times as many tokens of the prompt, so they make two fifths of the bill. The running case has this figure in its last line.
 
 # %%
 trn2, ask = "trn2.48xlarge", case.request("llama-3.3-70b")
@@ -119,7 +126,6 @@ llama = tm.token_cost("llama-3.3-70b", ask, trn2, pricing=tm.tco(trn2))[trn2, "p
 seconds = 4096 * llama.chip_s("prefill") + 512 * llama.chip_s("decode")
 assert f"{seconds:.2f} {llama.generated_usd_per_mtoken:.2f}" == "3.08 1.10"
 assert llama.generated_usd_per_mtoken == case.value(case.LINES[-1], "llama-3.3-70b", trn2)
-charts.table(case.so_far("cost").tail(1), caption="The line of this chapter", download="case-line")
 
 # %% [markdown]
 # ## What does a chip-hour cost its owner?
@@ -136,25 +142,28 @@ flows.where_a_dollar_goes(hour)
 #
 # $$ a = \frac{r}{1 - (1 + r)^{-n}} , \qquad c = \frac{a\,K}{h} + c_\text{site} + P \cdot \mathrm{PUE} \cdot e + \frac{k\,K}{12\,h} . $$
 #
-# The first two terms pay for the machine and the building, with interest. Electricity is the mean
+# The first two terms pay for the machine and the building, with interest. The building provides 1,488 W per chip at \$11.5 per watt, and
+# is paid back over twelve years. Electricity is the mean
 # power $P$ times the *PUE*, which adds cooling and conversion, times the price $e$. Operations take a share $k$ of the capital per year.
-# **By hand**, a chip of Trainium3 NL32x2 whose owner pays 8 % interest per year over 66 months:
+# **By hand**, a chip of Trainium3 NL32x2 whose owner pays 8% interest per year over 66 months costs, in dollars:
 #
-# $$ \underbrace{\frac{0.01878 \times 21{,}932}{730.5}}_{0.5638} + \underbrace{c_\text{site}}_{0.2535} + \underbrace{0.948\,\text{kW} \times
-# 1.14 \times 0.0826}_{0.0893} + \underbrace{\frac{0.02955 \times 21{,}932}{8{,}766}}_{0.0739} = 0.980\ \text{dollars} $$
+# $$ \underbrace{\frac{0.01878 \times 21{,}932}{730.5}}_{0.5638} + \underbrace{\frac{0.010825 \times 11.5 \times 1{,}488}{730.5}}_{0.2535} + \underbrace{0.948\,\text{kW} \times
+# 1.14 \times 0.0826}_{0.0893} + \underbrace{\frac{0.02955 \times 21{,}932}{8{,}766}}_{0.0739} = 0.980 $$
 
 # %% tags=["hide-input"]
 by_hand, rate = tm.tco("trn3-nl32x2-pcie160"), 0.08 / 12
+site = rate / (1 - (1 + rate) ** -144) * 11.5 * 1487.5 / 730.5
 capital = rate / (1 - (1 + rate) ** -66) * 21_932 / 730.5
-terms = [capital, float(by_hand.site_usd_per_h), 0.948 * 1.14 * 0.0826, 0.02955 * 21_932 / 8766]
+terms = [capital, site, 0.948 * 1.14 * 0.0826, 0.02955 * 21_932 / 8766]
+assert abs(site / float(by_hand.site_usd_per_h) - 1) < 1e-3
 assert [round(term, 4) for term in terms] == [0.5638, 0.2535, 0.0893, 0.0739]
 assert f"{sum(terms):.3f} {by_hand.usd_per_h:.3f}" == "0.980 0.980"
 
 # %% [markdown]
 # ## Who wins, and how often?
 #
-# Prices, power and the speed of software are uncertain. We draw all of them four thousand times and count who is the cheapest. What systems
-# share, such as the price of electricity or a chip with its software, has one value per draw. From 95 % of the draws on we call it a win.
+# Prices, power and the speed of software are uncertain. We draw all of them four thousand times and count who is the cheapest. Each draw
+# uses one price of electricity for all systems, and one guess per chip and software. A system wins if it is the cheapest in at least 95% of the draws.
 
 # %%
 shares = []
@@ -165,33 +174,30 @@ for label, question, prices_of, software in tables.rankings(owned, rented):
 tables.shares(shares)
 
 # %% [markdown]
-# A dash means never, or no published price. Ideal software says what the hardware could do at these prices. An uncertain system is the
+# A dash means that no price is published, and 0% that the system is never the cheapest. Ideal software says what the hardware could do at these prices. An uncertain system is the
 # cheapest in more draws, because its best draws are better. MI355X is such a case: none of its decode steps could be checked, so it runs on
-# constants of NVIDIA's software with a wide range. When two racks make the same per chip, only the one with the cheaper hour can win.
+# constants of NVIDIA's software with a wide range. Of two racks that make the same per chip, only the one with the cheaper hour can win.
 #
 # ## At what price per chip-hour does Trainium tie with a GPU?
 #
 # If the rival costs $c_0$ per hour and takes $R_0$ chip-seconds for the request, both
-# cost the same per token at $c^* = c_0\,R_0/R$. The ratio $R_0/R$ says how many hours of the rival one chip-hour *replaces*. Multiply it
-# by the price that you would pay for the rival. The column of rents takes the published rent of the rival, by default that of AWS's Capacity
-# Blocks. The last column says what the chip may cost its owner. Where it says *none*, Trainium would lose even with a free chip.
-# If a range is wide, measure the software before you agree on a price. [Which system should I use?](which-system.ipynb) asks for ties with
-# the best GPU, GB200 NVL72 in the running case.
+# cost the same per token at $c^* = c_0\,R_0/R$. The ratio $R_0/R$ says how many hours of the rival one chip-hour *replaces*. The first column of rents takes the rival's rent in AWS's Capacity
+# Blocks by default, and the second its market rent at other sellers. The last column says what the chip may cost its owner. Where it says *none*, Trainium would lose even with a free chip.
 
 # %%
 small = tm.Request(4096, 512, tokens_per_s_per_user=100)
 small_costs = tm.token_cost("llama-3.1-8b", small, everyone, pricing=published)
+markets = {name: tm.rent(name, "market") for name in everyone}
 ties = []
 for label, costs in {**rented, "llama-3.1-8b at 100 tokens/s": small_costs}.items():
-    at = [costs.priced(prices) for prices in (dict.fromkeys(everyone, 1.0), published, hours)]
+    at = [costs.priced(prices) for prices in (dict.fromkeys(everyone, 1.0), published, hours, markets)]
     ties.append(tables.tie_rows(label, spec.id, *(one.break_even(other.id) for one in at)))
 tables.ties(ties, hours, published[other.id], spec, other)
 
 # %% [markdown]
 # ## Your own prices
 #
-# Put in your rent, your electricity, and how much of the day your chips have work. A seller of tokens below your cost has better
-# software, cheaper chips, or a loss.
+# Put in your rent, your electricity, and how much of the day your chips have work.
 
 # %%
 my_rent, my_kwh, my_load = 3.00, 0.12, 0.5  # $ per chip-hour, $ per kWh, share of hours with work
@@ -205,7 +211,7 @@ tables.choices(choices, spec)
 # %% [markdown]
 # ## Check against prices that are not ours
 #
-# This checks consistency, because most of our assumptions were chosen with these figures in view. SemiAnalysis prints what an hour of five GPUs costs a *hyperscaler*, who builds its halls, and a *neocloud*, who rents them. We ask for the
+# This checks consistency, because we chose most assumptions with these figures in view. SemiAnalysis prints what an hour of five GPUs costs a *hyperscaler*, who builds its halls, and a *neocloud*, who rents them. We ask for the
 # same hours, at prices of the same month.
 
 # %% tags=["hide-input"]
@@ -216,7 +222,7 @@ off = printed.error.abs()
 Markdown(f"Our hours differ from the printed ones by at most {off.max():.0%}, and by {off.median():.0%} at the median.")
 
 # %% [markdown]
-# Only MI300X is a test, because we chose without its figures. For Trainium nobody prints such a figure, so our prices of its parts are unchecked.
+# Only MI300X is a test: we did not look at its figures when we chose our assumptions. For Trainium nobody prints such a figure, so our prices of its parts are unchecked.
 
 # %% [markdown]
 # ## What moves the answer, and what is left out
@@ -234,8 +240,8 @@ tables.tornado(swings, costs[spec.id, "public"])
 # %% [markdown]
 # ```{admonition} Takeaway
 # :class: tip
-# Compare tokens, not hours: the same request and promise, prompts paid, software of the same kind. Where ranges overlap, nobody has won. Then
-# ask at which price two systems tie. If you only need tokens, first ask what a seller charges.
+# Compare tokens, not hours: the same request and promise, prompts paid, software of the same kind. Where ranges overlap, nobody has won. If
+# you only need tokens, first ask what a seller charges.
 # ```
 
 # %% [markdown]
@@ -258,7 +264,7 @@ tables.tornado(swings, costs[spec.id, "public"])
 # $2 / (85 \times 3{,}600) \times 10^6 = 6.54$ dollars.
 # ```
 #
-# **3.** A server costs 30,000 dollars. It is paid back over 60 months at 1 % per month. What is the payment per month, and per hour?
+# **3.** A server costs 30,000 dollars. It is paid back over 60 months at 1% per month. What is the payment per month, and per hour?
 #
 # ```{admonition} Answer
 # :class: dropdown
@@ -292,6 +298,7 @@ evidence = {
     "Cost on every kind of software, rented": ("rent-rows", rents),
     "Cost on every kind of software, owned": ("own-rows", own),
     "Ties as numbers with their ranges": ("tie-rows", pd.concat(ties)),
+    "What sellers other than AWS ask for a chip-hour": ("market", market.hours(everyone)),
     "Shares of the draws": ("draws", tables.all_of(shares)),
     "An owner's chip-hour by part, with its range": ("owner-hours", tables.hours_table(hours)),
     "Bill of materials per chip with its share of rack and network": ("bill", tables.bills(hours)),

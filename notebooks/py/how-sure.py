@@ -71,7 +71,7 @@ Markdown(tables.unmeasured(rows, best.values()))
 # %% [markdown]
 # ## The running case
 #
-# Every figure below has such a band, which its own chapter shows. The figures are the middles.
+# Every figure below has such a band, which its own chapter shows. The figures are the predictions.
 
 # %% tags=["hide-input"]
 case.table("how-sure")
@@ -79,13 +79,16 @@ case.table("how-sure")
 # %% [markdown]
 # ## What a band means, and what it rests on
 #
-# A band is a promise about many answers: of ten such bands, nine should hold what a careful measurement finds. With $p$ predicted, and
-# half-widths $w$ of the logarithm, it reaches
+# A band is a promise about many answers: of ten such bands, nine should hold what a careful measurement finds. Errors are factors, so a band has one
+# width below the predicted value $p$ and another above it, both on a scale of logarithms. It reaches
 #
 # $$ \text{from} \quad p\, e^{-w_\text{below}} \quad \text{to} \quad p\, e^{+w_\text{above}} . $$
 #
-# **By hand.** Llama on one `trn2.48xlarge` makes 166.5 tokens/s per chip. Its half-width is $2.58$ below and $0.342$ above. So its band reaches from
+# **By hand.** Llama on one `trn2.48xlarge` makes 166.5 tokens/s per chip. Its width is $2.58$ below and $0.342$ above. So its band reaches from
 # $166.5\,e^{-2.58} = 12.6$ to $166.5\,e^{0.342} = 234$, which a card prints as 13 to 230.
+#
+# The figure beside a band is the prediction with the best-known constants. It is not the median of the draws, which may be far lower or higher. A
+# band holds only draws in which the promise is kept, and the chance says how many do.
 #
 # The width has two sources: how wrong we were on the measured runs nearby, and what nobody knows of the software. One of four words beside
 # each band says what it rests on: *measured*, *interpolated*, *extrapolated* or *ideal*. The table explains the first three by how near the
@@ -98,8 +101,8 @@ charts.table(tables.bases(), caption="How far predictions were off, by what they
 
 # %% [markdown]
 # A band is judged on runs that its constants have not seen. *Model unseen* leaves out all runs of a model, and *page unseen* all runs of a
-# page, with what its text says. The second test is mostly harder, and your machine is a page that we have not seen. It leaves few runs that are
-# *measured*, because two pages seldom measure the same point. Those pages differ in software and set-up, so the error of these few can
+# page, with what its text says. The second test is mostly harder, and your machine is a page that we have not seen. In that test few predictions rest
+# on a run that was *measured* at the same point, because two pages seldom measure the same. They differ in software and set-up, so the error of these few can
 # exceed that of interpolated runs.
 #
 # ## Why is a band so much wider than the median error?
@@ -154,7 +157,7 @@ charts.table(near, caption="Measured steps and prompts near each plan", download
 # ## Can you compare two systems?
 #
 # Yes, if they share what is uncertain. Two racks with the same chip and the same software are wrong in the
-# same way, so that the error cancels in their ratio. Two generations of chips are not.
+# same way, so that the error cancels in their ratio. The errors of two generations of chips differ, and do not cancel.
 
 # %%
 draws = {key: tm.plan(m, ask, systems=where).best for key, (m, ask, where) in questions.items()}
@@ -165,9 +168,9 @@ none = Markdown("Fewer than two of these systems keep the promise, so there is n
 charts.ranges(pairs, x="ratio", y="group", color="model", log_x=True, **said) if len(pairs) else none
 
 # %% [markdown]
-# ## Check: served models that the model had not seen
+# ## Check: servers whose pages no fit had read
 #
-# A buyer serves users, so the errors of servers count, and not those of single steps. These are all runs that we found of servers and of whole
+# A buyer serves users, so the errors of servers count. These are all runs that we found of servers and of whole
 # batches, each predicted without its page.
 
 # %% tags=["hide-input"]
@@ -197,7 +200,7 @@ charts.table(tables.chips_for(wanted, asked, rents), caption=said, download="chi
 # %% [markdown]
 # A dash says that nobody publishes a rent. A rule of thumb follows from the table.
 #
-# 1. **Budget for the middle count.** Sign first only for the count at the high end of throughput, and keep an option on the rest.
+# 1. **Budget for the count at the predicted throughput.** It uses the best-known constants, and is not the median of the draws. Sign first only for the count at the high end of throughput, and keep an option on the rest.
 # 2. **Measure before you sign for more.** One instance for a week, with your model, your prompts and your software, replaces the whole band by a
 #    measurement. Nothing else that a buyer can do is as cheap. While a system is only announced, keep the option open.
 # 3. **Do not pay for a difference that is smaller than the bands,** unless both systems share chip and software.

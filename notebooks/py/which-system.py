@@ -32,7 +32,7 @@ import trnmodel as tm
 from trnbook import charts
 from trnbook.chapters import common, guard
 from trnbook.chapters import which_system as tables
-from trnbook.shared import case, choices
+from trnbook.shared import case, choices, market
 
 m, fit_m = tm.model(model), tables.stretched(tm.model(fit_model), fit_context)
 guard.generates(model=m, fit_model=fit_m), guard.spans(input_tokens + output_tokens, model=m)
@@ -44,6 +44,7 @@ plan = tm.plan(m, request, pricing=pricing)
 guard.possible(plan.reached, tables.unreached(plan))
 every = [c for c in (*plan.choices, *plan.gpus) if c.valid]
 rented = tm.token_cost(m, request, [c.system for c in every], pricing=pricing)
+sold = tm.token_cost(m, request, [c.system for c in every], pricing="market")  # by sellers other than AWS
 
 # %% tags=["hide-input"]
 plain = {
@@ -51,12 +52,14 @@ plain = {
     for c in (plan.best, plan.for_rent)
     if c is not None
 }
-Markdown(tables.headline(plan, rented, plain))
+second = tm.Request(input_tokens, output_tokens, tokens_per_s_per_user=tokens_per_s_per_user, ttft_s=1.0)
+soon = tm.plan(m, second, pricing=pricing)
+Markdown(tables.headline(plan, rented, plain, sold, soon))
 
 # %% tags=["hide-input"]
 plan = tm.plan(m, request, pricing=pricing)
 chosen = tables.one_per_chip(plan)
-speeds = tokens_per_s_per_user * 2.0 ** np.arange(-3, 2.1, 0.5)
+speeds = tables.sampled(tokens_per_s_per_user, plan.flips())
 systems = tables.few(chosen, 1)  # of each Trainium chip, and the best GPU
 promises = tm.compare(m, tm.Request(input_tokens, output_tokens), systems, speeds=speeds)
 
@@ -70,13 +73,14 @@ charts.lines(
     log_y=True,
     caption="A faster promise costs every chip throughput",
     under=f"{m.id}, whole requests on public software; each Trainium chip and the best GPU",
-).properties(height=180)
+).properties(height=140)
 
 # %% [markdown]
+# In charts a dashed line is a system whose chips are linked as a *torus*, each to its neighbours. The others have a switch.
+#
 # ## The running case
 #
-# Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its
-# users. Chapters of the second part derive these lines, and the [chapter on cost](cost.ipynb) derives the last one.
+# Two models on three systems run through the whole book. The second part derives these lines, and [What does a token cost, and who wins?](cost.ipynb) the last.
 
 # %% tags=["hide-input"]
 case.table("which-system")
@@ -84,7 +88,7 @@ case.table("which-system")
 # %% [markdown]
 # ## Four questions, in this order
 #
-# A chip with a higher peak is not always the better buy. Ask four questions, and stop at the first one that a system fails:
+# Stop at the first question that a system fails:
 #
 # 1. **Does it fit?** Weights and the caches of all users must fit the memory of the chips.
 # 2. **Is it fast enough?** You promise each user a speed. A slower promise lets a chip serve more users at once.
@@ -95,27 +99,27 @@ case.table("which-system")
 #
 # ## From best to worst
 #
-# `tm.plan` answers the first three questions for all Trainium systems that are for rent or announced, and for GPUs that are for rent. `tm.token_cost` answers the
-# fourth, for somebody who rents and for somebody who owns.
+# `tm.plan` answers the first three questions for all Trainium systems, and for GPUs that are for rent. `tm.token_cost` answers the
+# fourth: for an owner, for somebody who rents at AWS, and at the *market rent* of other sellers. Only AWS rents Trainium.
 #
-# In the column *order* an equals sign marks a **tie**: two systems that differ by less than a percent, which no model can resolve. "Chips"
-# counts those of one replica, which is a copy of the model. A dash says that nobody publishes a price.
+# In the column *order* an equals sign marks systems that make the same: they differ by less than a percent. Where ranges overlap, two
+# systems **tie**, and the order may well be the other way round. "Chips" counts those of one replica, which is a copy of the model. A dash says that nobody
+# publishes a price.
 
 # %%
 rented = tm.token_cost(m, request, [c.system for c in every], pricing=pricing)
 owned = {c.place: tm.token_cost(m, request, c.system, pricing=tm.tco(c.system)) for c in every}
-ranking = tables.ranking(chosen, rented, owned)
-charts.table(tables.in_seconds(ranking), caption="The best system of each chip at the promise", download="ranking")
+ranking = tables.ranking(chosen, rented, owned, sold)
+said = "The best system of each chip at the promise" + market.seen(c.system for c in chosen)
+charts.table(tables.in_seconds(ranking), caption=said, download="ranking")
 
 # %% [markdown]
-# AWS measured the gain of Llama's drafts in BF16 on 64 ranks with one sequence; we assume the same on all Trainium systems here.
-# Where the bands overlap, the order may well be the other way round. TTFT is the time to the first token that 99 % of requests stay below.
+# AWS measured the gain of Llama's drafts in BF16 on 64 ranks with one sequence; we assume the same on all Trainium systems here. TTFT is the time to the first token that 99 % of requests stay below.
 # The chance is the share of the draws of uncertain software in which the promise holds.
 #
 # ## What if the first token must come soon?
 #
-# So far only the speed of the answer is promised. A limit on the first token can be met
-# with more chips per replica and fewer users at once, so each chip makes less. The plan asks again with limits:
+# A limit on the first token can be met with more chips per replica and fewer users at once, so each chip makes less.
 
 # %%
 limited = {}
@@ -126,8 +130,6 @@ hurried = tables.hurried(limited)
 charts.table(hurried, caption="The best of each kind under a limit on the first token", download="limits")
 
 # %% [markdown]
-# Decide on this limit before you compare. An interactive service usually has one.
-#
 # ## How many, and what does a month cost?
 #
 # If $N$ users read at the promised speed $v$ and answers have $o$ tokens, they send $\lambda$ requests per second. A replica takes $\lambda_r$ of
@@ -161,17 +163,19 @@ charts.table(
 Markdown(tables.command(plan, users, pricing))
 
 # %% [markdown]
-# Power is that of the site: on average, and provisioned for its hottest day. A large system may stand half empty for few users. The bill contains no spare instances; `availability=0.999` adds them.
+# Instances are paid whole, and a large system may stand half empty for few users. So the lowest bill may be that of another system than the lowest
+# price per token. Power is that of the site: on average, and provisioned for its hottest day. The bill contains no spare instances; `availability=0.999` adds them.
 #
 # ## Does it fit on one instance?
 #
-# A trial needs a single copy of the model. Whether a large one fits one instance depends on the **mapping**, the way in which the model is cut.
+# Whether a large model fits one instance depends on the **mapping**, the way in which the model is cut.
 # A **rank** is a core, or a group of cores, that holds one piece. Tensor parallelism (TP) gives each rank a slice of every matrix, and some
-# heads of the cache. If there are more ranks than heads, several ranks store the same head, and memory is lost to copies. Expert
+# heads of the cache. With more ranks than heads, several store the same head. Expert
 # parallelism (EP) gives each group of ranks some of the experts, and the caches of its own users only.
 #
 # A mapping that takes a part of the instance leaves room for more replicas, which share the users. The chart says how many users each
-# replica then has. [Does it fit?](memory-fit.ipynb) asks a harder question of the same case: it gives all users to one replica.
+# replica then has. It shows the first rank, which stores a little more than the others. [Does it fit?](memory-fit.ipynb) gives all users to one replica.
+# We assume that any model can be stretched to your context.
 
 # %%
 long = tm.Request(fit_context - fit_context // 128, fit_context // 128)
@@ -190,16 +194,13 @@ charts.stacks(
     color="part",
     limit="limit",
     caption="The mapping decides whether it fits",
-    under=f"{fit_m.id}, {fit_users:,} users with {fit_context:,} tokens, per rank of {fit_system}; line: its memory",
+    under=f"{fit_m.id}, {fit_users:,} users with {fit_context:,} tokens, first rank of {fit_system}; line: its memory",
 )
 
 # %% [markdown]
-# Some models are configured for a shorter context than you ask for. We then assume that their position encoding is stretched.
-#
 # ## What would flip the choice?
 #
-# The first chart shows at which speed two systems change places. A price does it too, and so does better software. These changes would make
-# the best Trainium system and the best GPU change places:
+# The first chart shows at which speed two systems change places. A price or better software does it too:
 
 # %%
 changes = tm.plan(m, request, pricing=pricing).flips()
@@ -216,12 +217,12 @@ errors = tables.errors(tm.validation())
 Markdown(tables.half_of(errors))
 
 # %% [markdown]
-# So trust an order only where the gap is larger than the bands; [How wrong are we?](accuracy.ipynb) has all measurements. Sellers of tokens
+# So trust an order only where the ranges do not overlap; [How wrong are we?](accuracy.ipynb) has all measurements. Sellers of tokens
 # give a second check, because they must earn what their chips cost:
 
 # %% tags=["hide-input"]
 month = sized.capacity_of(sized.for_rent or sized.best).bill()
-Markdown(f"{tables.hosted(month)}\n\n{tables.verdict(bills, month)}")
+Markdown(f"{tables.hosted(month)} {tables.verdict(bills, month)}")
 
 # %% [markdown]
 # ## What is left out
@@ -231,7 +232,7 @@ Markdown(f"{tables.hosted(month)}\n\n{tables.verdict(bills, month)}")
 # %% [markdown]
 # ```{admonition} Takeaway
 # :class: tip
-# State the promise first, then compare whole requests per dollar at that promise. Where bands overlap, let price and availability decide, and
+# State the promise first, then compare whole requests per dollar at that promise. Where ranges overlap, let price and availability decide, and
 # measure a replica before you buy many.
 # ```
 
@@ -263,7 +264,7 @@ Markdown(f"{tables.hosted(month)}\n\n{tables.verdict(bills, month)}")
 # ## Evidence
 
 # %% tags=["hide-input"]
-everything = tables.ranking(every, rented, owned)
+everything = tables.ranking(every, rented, owned, sold)
 charts.table(everything, caption="Every system that keeps the promise", download="every-system", file_only=True)
 
 # %% tags=["hide-input"]
@@ -273,6 +274,10 @@ charts.table(plan.to_frame(bands=True), caption="The whole plan", download="plan
 ours, gpus = plan.best.system, [c.system for c in plan.gpus if c.valid]
 prices = tables.ties(tm.compare(m, request, [ours, *gpus], baseline=ours, pricing=pricing))
 charts.table(prices, caption=f"Rents at which {ours.name} ties with each GPU", download="rents", file_only=True)
+
+# %% tags=["hide-input"]
+asked = market.hours(c.system for c in every)
+charts.table(asked, caption="What sellers other than AWS ask for a chip-hour", download="market", file_only=True)
 
 # %% tags=["hide-input"]
 charts.table(month, caption="A month on Trainium, and the prices of sellers", download="bill", file_only=True)

@@ -11,8 +11,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from trnbook.chapters import common, guard
+from trnbook.charts.display import alt
 from trnbook.charts.language import called
 from trnbook.drawings.svg import Accent, Drawing, line, text
+from trnbook.shared import market
 from trnbook.shared.choices import plain_stacks
 from trnmodel.catalog import load
 from trnmodel.catalog.systems import system as read_system
@@ -39,6 +41,8 @@ STEPS = ("decode-step", "loaded-step")  # meanings of a decode step without and 
 GPU_ROWS = load.DATA / "evidence" / "comparators.csv"  # runs that others published on chips that are not Amazon's
 ROW, TOP, LEFT, RIGHT = 25.0, 50.0, 212.0, 740.0  # of a drawing: its lines, and where its outer figures end [px]
 NAMES = 205.0  # from the end of a figure back to the start of its name [px]
+AT_AWS, AT_OTHERS = (f"rented {at} [$ per million tokens]" for at in ("at AWS", "from others"))
+MOST_S = 2.0  # measured steps beyond it are counted, not drawn [s]
 NO_DRAFTS = "per chip, no drafts"
 
 
@@ -269,7 +273,7 @@ def answer(table: pd.DataFrame, sides: Mapping[str, Comparison], system: str) ->
         **figures,
         mark="",
         rival=", and ".join(more) or f"no comparison with `{other}`",
-        rank="In comparison",
+        rank="Compared with",
         proof="Check: measured runs of both makers",
     )
 
@@ -284,7 +288,7 @@ def orders(tables: Mapping[str, pd.DataFrame]) -> Drawing:
         TOP + ROW * rows + 4,
         [],
         frames,
-        note="The best stands on top. Lines follow Amazon's chips; = marks a tie, and a dash what nobody publishes.",
+        note="The best stands on top. = makes the same; ≈ ties with the best, as ranges overlap; – is not published.",
         alt="; ".join(f"{model}: {', '.join(map(str, table.system.map(called)))}" for model, table in tables.items()),
     )
 
@@ -294,6 +298,7 @@ def _slopes(table: pd.DataFrame) -> list[str]:
     xs = dict(zip(MEASURES, (LEFT, (LEFT + RIGHT) / 2, RIGHT), strict=True))
     places = {name: table[name].rank(ascending=name != CHIP, method="first", na_option="bottom") for name in MEASURES}
     shown = {name: [_shown(x, name) for x in table[name]] for name in MEASURES}
+    near = {name: _near(table, name) for name in MEASURES}
     marks = [text(x, 22, HEADS[name], anchor="end", bold=True) for name, x in xs.items()]
     for i, row in table.iterrows():
         accent: Accent = "" if rivals([row.system]) else "a"
@@ -303,10 +308,25 @@ def _slopes(table: pd.DataFrame) -> list[str]:
         for name, y in at.items():
             figure = shown[name][table.index.get_loc(i)]
             marks.append(text(xs[name], y + 5, figure, anchor="end", accent=accent))
-            if figure != "–" and shown[name].count(figure) > 1:
-                marks.append(text(xs[name] + 6, y + 5, "=", anchor="start", accent=accent))
+            marked = "=" * (shown[name].count(figure) > 1) + "≈" * (i in near[name])
+            if figure != "–" and marked:
+                marks.append(text(xs[name] + 6, y + 5, marked, anchor="start", accent=accent))
             marks.append(text(xs[name] - NAMES, y + 5, str(called(row.system)), anchor="start", accent=accent))
     return marks
+
+
+def _near(table: pd.DataFrame, name: str) -> set[Any]:
+    """Return the rows whose range of a measure overlaps that of the best, if there are several.
+
+    >>> rows = pd.DataFrame({CHIP: [9.0, 5.0, 1.0], f"{CHIP}_low": [6.0, 3.0, 1.0], f"{CHIP}_high": [12.0, 7.0, 2.0]})
+    >>> sorted(_near(rows, CHIP))
+    [0, 1]
+    """
+    if f"{name}_low" not in table or table[name].isna().all():
+        return set()
+    best = table.loc[table[name].astype(float).idxmax() if name == CHIP else table[name].astype(float).idxmin()]
+    meets = (table[f"{name}_low"] <= best[f"{name}_high"]) & (table[f"{name}_high"] >= best[f"{name}_low"])
+    return set(table.index[meets]) if meets.sum() > 1 else set()
 
 
 def _shown(value: float, name: str) -> str:
@@ -357,7 +377,9 @@ def few(side: Comparison, system: str) -> list[str]:
     return list(dict.fromkeys([system, *others[:1], *(one.id for one in (*mine[:1], *(far[:1] or mine[-1:])))]))
 
 
-def money(ties: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
+def money(
+    ties: pd.DataFrame, table: pd.DataFrame, rented: TokenCosts | None = None, sold: TokenCosts | None = None
+) -> pd.DataFrame:
     """Return what others cost, and the rent at which the baseline would tie with each, the cheapest to own first.
 
     Parameters
@@ -366,18 +388,25 @@ def money(ties: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
         `.break_even()` of a comparison, whose baseline the rents are of. [-]
     table : pandas.DataFrame
         Its `measures`. [-]
+    rented, sold : TokenCosts, optional
+        Costs of tokens at AWS's rents and at those of other sellers. [-]
 
     Returns
     -------
     table : pandas.DataFrame
-        system, owner_usd_per_h, owner_usd_per_mtoken, rent_usd_per_h (published), tie_usd_per_h with `_low` and
-        `_high`. [-]
+        system, owner_usd_per_h, owner_usd_per_mtoken, rent_usd_per_h (published), what tokens cost at AWS's rents and
+        at others' if asked for, tie_usd_per_h with `_low` and `_high`. [-]
     """
     names = {f"against_break_even_usd_per_chip_h{end}": f"tie_usd_per_h{end}" for end in ("", "_low", "_high")}
     names |= {"owned_usd_per_h": "owner_usd_per_h", "usd_per_chip_h": "rent_usd_per_h"}
     costs = table.set_index("system")[DOLLAR]
     rows = ties.rename(columns=names).assign(owner_usd_per_mtoken=ties.system.map(costs))
-    columns = ["system", "owner_usd_per_h", "owner_usd_per_mtoken", "rent_usd_per_h", *list(names.values())[:3]]
+    more = {AT_AWS: rented, AT_OTHERS: sold}
+    for head, costs_of in more.items():
+        if costs_of is not None:
+            rows[head] = [market.cell(costs_of[name, "public"]) for name in rows.system]
+    columns = ["system", "owner_usd_per_h", "owner_usd_per_mtoken", "rent_usd_per_h"]
+    columns += [*(head for head in more if head in rows), *list(names.values())[:3]]
     return rows[columns].sort_values("owner_usd_per_mtoken", kind="stable", ignore_index=True)
 
 
@@ -525,21 +554,51 @@ def _drafts(c: Choice) -> str:
 
 
 def with_and_without(
-    side: Comparison, plain: Iterable[Choice | None], free: Iterable[Choice | None], pair: tuple[str, str]
-) -> str:
-    """Return how one system stands to another with drafts, without them, and then with no promise; empty if unknown.
+    both: pd.DataFrame,
+    side: Comparison,
+    plain: Iterable[Choice | None],
+    free: Iterable[Choice | None],
+    pair: tuple[str, str],
+) -> pd.DataFrame:
+    """Return how one system stands to another, on the page that ran both and for our request, in rows by terms.
 
-    `plain` are choices without drafts that keep the promise, and `free` choices without drafts or a promise.
+    Parameters
+    ----------
+    both : pandas.DataFrame
+        The runs of `one_author`. [-]
+    side : Comparison
+        The comparison, with drafts where they gain. [-]
+    plain, free : iterable of Choice or None
+        Choices without drafts that keep the promise, and without drafts or a promise. [-]
+    pair : tuple of str
+        The systems. [-]
     """
-    made, bare, slow = (_most(choices) for choices in (side.at(side.speeds[0]), plain, free))
-    if not set(pair) <= set(made) & set(bare) & set(slow):
-        return ""
-    (one, other), names = pair, [called(name) for name in pair]
-    return (
-        f"Neither prediction counts drafts. In the first drawing {names[0]} makes {_two(made[one] / made[other])} × "
-        f"the tokens of {names[1]}. Without drafts it makes {_two(bare[one] / bare[other])} × at our promise, "
-        f"and {_two(slow[one] / slow[other])} × if no speed is promised, as on that page."
-    )
+    made = (_most(choices) for choices in (free, plain, side.at(side.speeds[0])))
+    terms = ("our request, no drafts, no promise", "our request, no drafts", "our request, drafts where they gain")
+    rows = [("that page's runs, no drafts, no promise", both.measured_ratio.median(), both.predicted_ratio.median())]
+    for said, most in zip(terms, made, strict=True):
+        if set(pair) <= set(most):
+            rows.append((said, np.nan, most[pair[0]] / most[pair[1]]))
+    head = f"{called(pair[0])} over {called(pair[1])}"
+    shown = [(said, *(_two(x) if np.isfinite(x) else "–" for x in two)) for said, *two in rows]
+    return pd.DataFrame(shown, columns=["what is compared", f"{head}, measured", f"{head}, predicted"])
+
+
+def drawn_steps(steps: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """Return the measured steps that a chart draws, and in words how many lie beyond its axis.
+
+    >>> drawn_steps(pd.DataFrame({"measured_s": [0.1, 30.0]}))[1]
+    '1 beyond 2 s'
+    """
+    near = steps.measured_s <= MOST_S
+    return steps[near], f"{int((~near).sum())} beyond {MOST_S:g} s"
+
+
+def with_parity(chart: alt.LayerChart) -> alt.LayerChart:
+    """Return a chart of ratios with a line where both sides make the same."""
+    rule = alt.Chart(alt.InlineData(values=[{"one": 1}])).mark_rule(color="#888888", strokeDash=[4, 3], strokeWidth=1.5)
+    chart.layer.insert(0, rule.encode(x=alt.X(field="one", type="quantitative")))
+    return chart
 
 
 def _most(choices: Iterable[Choice | None]) -> dict[str, float]:

@@ -15,7 +15,7 @@ from trnbook.chapters.cost_inputs import Inputs, parse_inputs
 from trnbook.chapters.cost_value import delay_usd, saving_usd
 from trnbook.chapters.guard import need, one_of, possible
 from trnbook.charts.tables import Table
-from trnbook.shared import ledger
+from trnbook.shared import drafts, ledger, market
 from trnmodel.arguments import UnanswerableError
 from trnmodel.catalog import load, rents
 from trnmodel.catalog import prices as priced
@@ -37,7 +37,7 @@ PRINTED = ("hgx-h100", "hgx-h200", "hgx-b200", "gb200-nvl72", "mi300x-8")  # wit
 SPEED = "promised_tokens_per_s_per_user"
 ENDS = ("usd_per_mtoken", "usd_per_mtoken_low", "usd_per_mtoken_high")
 ENDS_OF, SHOWN = ("", "_low", "_high"), ("public", "ideal")
-CUSTOMER = "rented or bought"
+CUSTOMER, OTHERS = "rented at AWS, or bought", "rented from others"
 SELLERS = ["model", "seller", "date", "api_usd_per_mtoken", "api_generated_usd_per_mtoken", "source"]
 BARS = 4  # of a tornado
 INPUTS: Mapping[str, str] = {
@@ -117,14 +117,17 @@ def _row(one: TokenCost) -> dict[str, Any]:
     return row | {"basis": str(one.basis), "reason": str(one.reason)}
 
 
-def bars(owned: TokenCosts, rented: TokenCosts) -> pd.DataFrame:
+def bars(owned: TokenCosts, rented: TokenCosts, sold: TokenCosts | None = None) -> pd.DataFrame:
     """Return the rows on public software with a cost, cheapest to own first; sellers of tokens last.
+
+    `sold` are costs at market rents, those of sellers other than AWS.
 
     A row of a company that sells tokens has its name in column `system`, and no range.
     """
     import pandas as pd
 
-    table = pd.concat([rows(owned, paid="owned"), rows(rented, paid=CUSTOMER)], ignore_index=True)
+    some = [rows(owned, paid="owned"), rows(rented, paid=CUSTOMER)]
+    table = pd.concat([*some, *([] if sold is None else [rows(sold, paid=OTHERS)])], ignore_index=True)
     table = table[(table.software == "public") & table.usd_per_mtoken.notna()]
     place = {name: i for i, name in enumerate(table.sort_values(["paid", ENDS[0]], kind="stable").system.unique())}
     table = table.assign(place=table.system.map(place)).sort_values(["place", "paid"], kind="stable", ignore_index=True)
@@ -161,16 +164,16 @@ def rankings(owned: Mapping[str, TokenCosts], rented: Mapping[str, TokenCosts]) 
 
 
 def winners(wins: pd.DataFrame, which: str) -> pd.DataFrame:
-    """Return the shares of draws in which each system is the cheapest, without those that never are.
+    """Return the shares of draws in which each system is the cheapest.
 
     Examples
     --------
     >>> import pandas as pd
     >>> shares = pd.DataFrame({"answer": ["hgx-h100", "hgx-h200"], "wins": [0.0, 0.25]})
     >>> winners(shares, "q").to_dict("records")
-    [{'which': 'q', 'system': 'hgx-h200', 'share': 0.25}]
+    [{'which': 'q', 'system': 'hgx-h100', 'share': 0.0}, {'which': 'q', 'system': 'hgx-h200', 'share': 0.25}]
     """
-    table = wins[wins.wins > 0].rename(columns={"answer": "system", "wins": "share"})
+    table = wins.rename(columns={"answer": "system", "wins": "share"})
     return table.assign(which=which)[["which", "system", "share"]].reset_index(drop=True)
 
 
@@ -189,20 +192,54 @@ def shares(entries: Sequence[pd.DataFrame]) -> Any:
     >>> import pandas as pd
     >>> one = pd.DataFrame({"which": "q", "system": ["hgx-h100", "hgx-h200"], "share": [0.004, 0.996]})
     >>> shares([one]).frame.to_dict("records")
-    [{'system': 'hgx-h200', 'q': 'over 99 %'}, {'system': 'hgx-h100', 'q': 'under 1 %'}]
+    [{'system': 'hgx-h200', 'q': 'over 99%'}, {'system': 'hgx-h100', 'q': 'under 1%'}]
     """
     if not entries:
         return Markdown("No two of these systems keep the promise at a known cost, so nobody wins.")
     table = all_of(entries)
     wide = table.pivot_table(index="system", columns="which", values="share", sort=False)
     order = wide.fillna(0).sum(axis=1).sort_values(ascending=False, kind="stable").index
-    shown = wide.loc[order].map(lambda share: percent(share) if share > 0 else "–").reset_index()
+    shown = wide.loc[order].map(lambda share: percent(share).replace(" %", "%") if share >= 0 else "–").reset_index()
     shown.columns.name = None
     return charts.table(shown, caption="How often a token of each system is the cheapest", download="shares")
 
 
-def answer(own: TokenCost, rent: TokenCost | None, sold: pd.DataFrame) -> str:
-    """Return the card: what a customer pays who rents, what the cheapest seller asks and the owner pays, how sure.
+def overlapping(
+    owned: TokenCosts, rented: TokenCosts, sold: TokenCosts | None = None, buyer: TokenCost | None = None
+) -> str:
+    """Return who is the cheapest on public software over the whole range, to own and to rent, and at market rents."""
+    first = dict[str, str]()
+    for paid, one in {"to own": owned, "to rent": rented}.items():
+        ends = {c.system.name: market.ends(c) for c in one.of("public") if np.all(c.valid) and not c.rent.why}
+        if len(ends) > 1:
+            least = min(ends, key=lambda name: ends[name][2])
+            wins = all(ends[least][2] < low for name, (_, low, _) in ends.items() if name != least)
+            first[paid] = least if wins else ""
+    if not first:
+        return ""
+    who = {name: " and ".join(paid for paid, one in first.items() if one == name) for name in first.values() if name}
+    open_ = " or ".join(paid for paid, one in first.items() if not one)
+    said = [f"{name} {paid}" for name, paid in who.items()] + ([f"nobody {open_}"] if open_ else [])
+    why = ": the ranges overlap, which is a tie" if open_ else ""
+    text = " and ".join(said)
+    text = f"**Who wins?** {text[0].upper()}{text[1:]}{why}."
+    gpus = [c for c in rented.of("public") if np.all(c.valid) and not c.rent.why and c.system.chip.core is None]
+    if sold is None or buyer is None or not gpus:
+        return text
+    rival = min(gpus, key=lambda c: float(c.generated_usd_per_mtoken))
+    return f"{text} {market.turned(buyer, rival.system.id, sold)}".strip()
+
+
+def answer(
+    own: TokenCost,
+    rent: TokenCost | None,
+    sold: pd.DataFrame,
+    *,
+    same: TokenCost | None = None,
+    plain: Sequence[Any] = (),
+    wins: str = "",
+) -> str:
+    """Return the card: what a customer pays who rents, what the owner and the cheapest seller ask, who wins, how sure.
 
     Parameters
     ----------
@@ -212,30 +249,46 @@ def answer(own: TokenCost, rent: TokenCost | None, sold: pd.DataFrame) -> str:
         Cost to a `customer`; without one the card opens with the owner's. [-]
     sold : pandas.DataFrame
         The `sellers` of the model. [-]
+    same : TokenCost, optional
+        Cost to the owner of the system that is rented. [-]
+    plain : sequence of Choice
+        What it makes without drafts, if its figure rests on them. [-]
+    wins : str
+        Who is the cheapest, in a sentence. [-]
     """
     first, counted = rent or own, own.owned is not None and "server as sold" not in own.owned.parts_usd
     who = "a customer who rents" if rent else "the owner of"
     seller = sold.loc[sold.api_generated_usd_per_mtoken.idxmin()] if len(sold) else None
     others = []
+    if rent and same is not None and np.all(same.valid):
+        others.append(rf"its owner pays \${float(same.generated_usd_per_mtoken):.2f}")
     if seller is not None:
         asked = float(seller.api_generated_usd_per_mtoken)
-        others.append(rf"the seller {seller.seller} asks \${format_digits(asked, 3)}")
-    if rent:
-        usd = format_digits(float(own.generated_usd_per_mtoken), 3)
-        others.append(rf"the owner of {own.system.name} pays \${usd}")
+        others.append(rf"the seller {seller.seller} asks \${asked:.2f} for the same tokens")
     return card(
-        [float(first.generated_usd_per_mtoken), *map(float, first.ends(first.FIGURE))],
+        rf"\${format_within(*market.ends(first), '', str(first.basis))}",
         f"what a million generated tokens of `{first.model.id}`, prompts paid, cost {who} {first.system.name} on "
         "public software at the promised speed",
-        unit=r"\$/Mtok",
-        mark=str(first.basis),
-        rank="In comparison",
+        mark="",
+        rank="Compared with",
         rival=" and ".join(others),
         alone="" if others else "nobody sells tokens of this model at a known price",
         proof="Check against prices that are not ours",
-        more="**How sure?** The range in brackets holds nine of ten draws of software and prices. "
-        f"{_whose(own) * counted}{_bought(rent, seller)}\n\n{ledger.rests_on(first.stack.id)}",
+        more=f"{wins}{_bought(rent, seller)}\n\n"
+        "**How sure?** The range in brackets holds nine of ten draws of software and prices. "
+        f"{_without(rent, plain)}{_whose(own) * counted} {_rests(first.stack.id)}".strip(),
     )
+
+
+def _without(rent: TokenCost | None, plain: Sequence[Any]) -> str:
+    """Return that a rented token rests on drafts, and what it costs without; empty if it does not."""
+    said = drafts.priced(float(rent.rent.usd_per_chip_h), plain) if rent is not None else ""
+    return f"The figure rests on {drafts.LINKED}.{said} " if said else ""
+
+
+def _rests(stack: str) -> str:
+    """Return how many of our own estimates a figure rests on."""
+    return ledger.rests_on(stack).replace("It rests", "The times rest", 1)
 
 
 def _bought(rent: TokenCost | None, seller: Any) -> str:
@@ -251,8 +304,7 @@ def _bought(rent: TokenCost | None, seller: Any) -> str:
 def _whose(one: TokenCost) -> str:
     """Return who owns a chip whose parts we count, and that its cost is our estimate."""
     name, amazon = one.system.chip.name, one.system.chip.core is not None
-    owns = f"The owner of a {name} is Amazon. " if amazon else ""
-    return f"{owns}Nobody publishes what a {name} costs, so its price is our estimate."
+    return f"Nobody publishes what a {name} costs{' Amazon' * amazon}, so its price is our estimate."
 
 
 def movable(hours: Mapping[str, Cost]) -> list[str]:
@@ -277,7 +329,12 @@ def live(owned: Mapping[str, TokenCosts], hours: Mapping[str, Cost], moved: Mapp
 
 
 def tie_rows(
-    request: str, system: str, at_one: pd.DataFrame, rented: pd.DataFrame, owned: pd.DataFrame
+    request: str,
+    system: str,
+    at_one: pd.DataFrame,
+    rented: pd.DataFrame,
+    owned: pd.DataFrame,
+    sold: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """Return the ties of one system with its rival on public and ideal software, as numbers.
 
@@ -289,14 +346,18 @@ def tie_rows(
         The system that ties. [-]
     at_one, rented, owned : pandas.DataFrame
         `break_even` where both cost $1 per chip-hour, at the rival's rent, and at its cost to the owner. [-]
+    sold : pandas.DataFrame, optional
+        The same at the rival's market rent. [-]
 
     Returns
     -------
     table : pandas.DataFrame
         request, software, and with `_low` and `_high` rival_hours (hours of the rival that a chip-hour of the system
-        replaces), rent_usd_per_h and owner_usd_per_h of the system at a tie.
+        replaces), rent_usd_per_h, market_usd_per_h if asked for, and owner_usd_per_h of the system at a tie.
     """
-    names = {"rival_hours": at_one, "rent_usd_per_h": rented, "owner_usd_per_h": owned}
+    names = {"rival_hours": at_one, "rent_usd_per_h": rented}
+    names |= {} if sold is None else {"market_usd_per_h": sold}
+    names |= {"owner_usd_per_h": owned}
     entries = []
     for software in SHOWN:
         row: dict[str, Any] = {"request": request, "software": software}
@@ -333,10 +394,11 @@ def ties(
     heads = {
         "rival_hours": "replaces [rival's hours]",
         "rent_usd_per_h": "rent [$/h]",
+        "market_usd_per_h": "rent, at other sellers' price of the rival [$/h]",
         "owner_usd_per_h": "owner's cost [$/h]",
     }
     shown = table[["request", "software"]].copy()
-    for name, head in heads.items():
+    for name, head in ((name, head) for name, head in heads.items() if name in table):
         ends = zip(*(table[f"{name}{end}"] for end in ENDS_OF), strict=True)
         shown[head] = [format_within(*three) if np.isfinite(three[0]) else "-" for three in ends]
     shown[f"its {'server' if _part(hours[spec.id]) == 'server_usd' else 'chip'} [$]"] = [
@@ -376,10 +438,10 @@ def choices(costs: Mapping[str, TokenCosts], spec: System) -> Table:
         line = each[spec.id, "public"]
         row: dict[str, Any] = {"who pays": who, "usd_per_chip_h": float(line.usd_per_chip_h)}
         for name, head in (
-            ("generated_usd_per_mtoken", "at full load [$/Mtok]"),
+            ("generated_usd_per_mtoken", "at full load [$ per million tokens]"),
             (
                 "at_load_usd_per_mtoken",
-                "at my load [$/Mtok]",
+                "at my load [$ per million tokens]",
             ),
         ):
             row[head] = line.in_words(name)
@@ -387,7 +449,7 @@ def choices(costs: Mapping[str, TokenCosts], spec: System) -> Table:
     for seller in sellers({"": one}).to_dict("records"):
         price = format_digits(seller["api_generated_usd_per_mtoken"], 3)
         row = {"who pays": f"bought from {seller['seller']} ({seller['date']})", "usd_per_chip_h": np.nan}
-        entries.append(row | {"at full load [$/Mtok]": price, "at my load [$/Mtok]": price})
+        entries.append(row | {f"{when} [$ per million tokens]": price for when in ("at full load", "at my load")})
     return charts.table(tidy(entries), caption=f"{one.question.model.id} on {spec.name}", download="own-prices")
 
 

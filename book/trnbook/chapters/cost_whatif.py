@@ -30,13 +30,14 @@ else:
 
 COLUMNS = [
     *("case", "system", "ideal_chip_s", "public_share", "hand_tuned_share"),
+    *("public_low", "public_high"),
     *("base_usd_per_h", "usd_per_h_per_usd", "usd_per_h_per_w", "chip_usd", "tdp_w", "usd_per_h"),
 ]
 TALL = 26  # of a system. [px]
 FOOT = "(width < 420 ? 132 : 86)"  # from the axis to the captions, below the legend, which is taller on a phone. [px]
 MTOKEN_H = MILLION / HOUR
 POINTS = {"chip_usd": [1e3, 1.1e4, 1e3], "tdp_w": [1e2, 1e2, 1.1e3]}  # of price and watts, that fix a plane
-DIGITS = "',.2~r'"
+DIGITS = "',.3r'"
 
 
 def what_if(
@@ -57,8 +58,9 @@ def what_if(
     ----------
     frame : pandas.DataFrame
         case, system, ideal_chip_s (of a generated token with its prompt), public_share and hand_tuned_share (of ideal;
-        0 where too slow), an owner's hour (usd_per_h), and the same hour as a plane over the price and the watts of its
-        chip: base_usd_per_h, usd_per_h_per_usd, usd_per_h_per_w, chip_usd, tdp_w.
+        0 where too slow), public_low and public_high (ends of the cost on public software over its middle), an owner's
+        hour (usd_per_h), and the same hour as a plane over the price and the watts of its chip: base_usd_per_h,
+        usd_per_h_per_usd, usd_per_h_per_w, chip_usd, tdp_w.
     choices : sequence of str
         Systems that can be chosen. [-]
     share : float
@@ -113,9 +115,15 @@ def _drawn(one: Any, place: Mapping[str, Any]) -> list[Any]:
     looks = {"domain": [*kinds, "ideal"], "range": language.colours([*kinds, "ideal"])}
     colour = alt.Color(field="said", type="nominal", title=None, scale=looks, legend=alt.Legend(orient="bottom"))
     own = one.transform_filter("datum.mine == own").transform_calculate(x="datum.ideal / (share / 100)")
+    of = "datum.ideal / datum.public_share"
+    band = one.transform_filter("datum.public_share > 0 && isValid(datum.public_low)").transform_calculate(
+        x=f"{of} * datum.public_low", x2=f"{of} * datum.public_high"
+    )
+    public = looks["range"][looks["domain"].index("public")]
     names = {"align": "left", "dy": -14, "fontSize": 13, "color": INK, "limit": {"expr": "width"}}
     return [
         one.mark_text(**names).encode(y=place["y"], x=alt.value(0), text=alt.Text(field="name", type="nominal")),
+        band.mark_rule(color=public, strokeWidth=7, opacity=0.25).encode(**place, x2=alt.X2("x2")),
         said.mark_line(color=GREY, strokeWidth=2).encode(**place, detail=alt.Detail(field="name", type="nominal")),
         said.mark_point(filled=True, size=90, opacity=1).encode(**place, color=colour, tooltip=tip),
         own.mark_rule(color=GREY, strokeDash=[4, 3], strokeWidth=1.5).encode(x=place["x"]),
@@ -210,14 +218,22 @@ def grid(cases: Mapping[str, pd.DataFrame], planes: Mapping[str, Plane]) -> pd.D
             if not math.isfinite(ideal) or math.isnan(hour):
                 continue
             shares = [ideal / float(each.get(kind, math.inf)) for kind in ("public", "hand-tuned")]
+            public = some[some.software == "public"]
+            ends = [_over(public, f"usd_per_mtoken_{end}") for end in ("low", "high")]
             rows.append(
                 (
                     case,
                     read_system(str(name)).id,
                     ideal,
                     *shares,
+                    *ends,
                     *planes.get(str(name), Plane(hour, 0.0, 0.0, 0.0, 0.0)),
                     hour,
                 )
             )
     return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _over(public: pd.DataFrame, end: str) -> float:
+    """Return an end of the cost on public software over its middle; not a number where it is unknown."""
+    return float((public[end] / public.usd_per_mtoken).iloc[0]) if len(public) and end in public else math.nan

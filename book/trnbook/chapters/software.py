@@ -36,10 +36,13 @@ ORDER = (*(name for name in ORDER if name != LAST), LAST)
 SAME = 1e-6  # change of a prediction below which no constant moved it
 MOVED, UNMOVED = "moves", "does not move"
 ALL = "all of them"
-MOST_DRAWN = 20.0  # speedup beyond which a pair is in the file alone
 
 
-def answer(tables: Mapping[str, SoftwareGap], plans: Mapping[str, Choice | None]) -> str:
+def answer(
+    tables: Mapping[str, SoftwareGap],
+    plans: Mapping[str, Choice | None],
+    tuned: Mapping[str, Choice | None] | None = None,
+) -> str:
     """Return the card of the chapter: how many times as much ideal software makes as public software, with its band.
 
     The last model's gap is the answer, the first one's stands beside it.
@@ -56,10 +59,23 @@ def answer(tables: Mapping[str, SoftwareGap], plans: Mapping[str, Choice | None]
         times,
         f"what ideal software makes per chip over what public software makes, `{model}` on {gap.system.name}",
         unit="times",
+        rank="Compared with",
         mark=str(c.basis) if c and c.valid else "extrapolated",
         rival=f"{_times(lost(other))} with `{first}`",
         proof="Check: what changes of software gained",
-        more=f"`{model}` makes, in tokens/s per chip, {', '.join(on[:-1])} and {on[-1]}." if len(on) > 1 else "",
+        more=(f"`{model}` makes, in tokens/s per chip, {', '.join(on[:-1])} and {on[-1]}." if len(on) > 1 else "")
+        + _tuned((tuned or {}).get(model)),
+    )
+
+
+def _tuned(best: Choice | None) -> str:
+    """Return the range of hand-tuned software, and why it is too narrow; empty where it keeps no promise."""
+    if best is None or not best.valid:
+        return ""
+    low, high = (format_digits(float(end), 2) for end in best.ends(best.FIGURE))
+    return (
+        f" The range of hand-tuned software, {low} to {high}, is too narrow. "
+        "It holds what is uncertain of the parts, and nobody has measured them together."
     )
 
 
@@ -299,17 +315,13 @@ def beaten(table: pd.DataFrame, model: str) -> str:
 
 
 def with_bands(chart: alt.LayerChart, table: pd.DataFrame) -> alt.LayerChart:
-    """Return the chart of `dial` with the range of public software shaded over its whole height, a shade per model."""
+    """Return the chart of `dial` for one model with the range of public software shaded over its whole height."""
     public = table[table.which.str.endswith(", public")]
-    names = [str(name) for name in table.model.unique()]
-    for name, colour in zip(names, colours(names), strict=True):
-        ends = rounded_frame(public[public.model == name][["share_of_ideal_low", "share_of_ideal_high"]]).to_dict(
-            "records"
-        )
-        if ends:
-            shade = draw.Chart(draw.InlineData(values=ends)).mark_rect(color=colour, opacity=0.13)
-            x = draw.X(field="share_of_ideal_low", type="quantitative")
-            chart.layer.insert(0, shade.encode(x=x, x2=draw.X2("share_of_ideal_high")))
+    ends = rounded_frame(public[["share_of_ideal_low", "share_of_ideal_high"]]).to_dict("records")
+    if ends:
+        shade = draw.Chart(draw.InlineData(values=ends)).mark_rect(color=colours(["public"])[0], opacity=0.13)
+        x = draw.X(field="share_of_ideal_low", type="quantitative")
+        chart.layer.insert(0, shade.encode(x=x, x2=draw.X2("share_of_ideal_high")))
     return chart
 
 
@@ -347,17 +359,24 @@ def pairs(validation: pd.DataFrame) -> pd.DataFrame:
     return rows[names].sort_values("prediction", ascending=False, kind="stable", ignore_index=True)
 
 
-def within_reach(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Return the pairs that a chart draws, and in words how many lie beyond its axes.
+def foreseen(table: pd.DataFrame) -> str:
+    """Return in words how many published changes our constants foresee, and how well.
 
-    >>> few = pd.DataFrame({"measured_speedup": [1.5, 200.0], "predicted_speedup": [1.0, 90.0]})
-    >>> within_reach(few)[1]
-    'beyond 20: one'
+    >>> rows = pd.DataFrame({"prediction": [MOVED, UNMOVED], "measured_speedup": [2.0, 1.1]})
+    >>> foreseen(rows.assign(predicted_speedup=[2.2, 1.0])).partition(". ")[0]
+    'We can predict both figures of 2 changes, and 1 of them moves a constant of ours'
     """
-    near = table[["measured_speedup", "predicted_speedup"]].max(axis=1) <= MOST_DRAWN
-    beyond = int((~near).sum())
-    number = {0: "none", 1: "one"}.get(beyond, str(beyond))
-    return table[near], f"beyond {MOST_DRAWN:.0f}: {number}"
+    moved, rest = (table[table.prediction == which] for which in (MOVED, UNMOVED))
+    text = f"We can predict both figures of {len(table)} changes, and {len(moved)} of them move"
+    text += f"{'s' * (len(moved) == 1)} a constant of ours."
+    if len(moved):
+        off = (moved.predicted_speedup / moved.measured_speedup - 1).abs()
+        text += f" Half of their speedups are predicted within {off.median():.0%},"
+        text += f" and nine in ten within {off.quantile(0.9):.0%}."
+    if len(rest):
+        gain = (rest.measured_speedup - 1).abs().median()
+        text += f" The other {len(rest)} move none, and half of them changed the speed by less than {gain:.0%}."
+    return text
 
 
 def closed() -> pd.DataFrame:

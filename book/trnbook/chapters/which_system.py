@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from trnbook.chapters import common
-from trnbook.shared import drafts
-from trnbook.shared.choices import rate, tied, unmeasured
+from trnbook.shared import drafts, market
+from trnbook.shared.choices import rate, unmeasured
 from trnmodel.catalog.load import chip as read_chip
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
@@ -23,10 +23,9 @@ from trnmodel.search.choice import Choice
 from trnmodel.search.single import same
 from trnmodel.steps.mapping import Mapping as Degrees
 from trnmodel.steps.rank import site
-from trnmodel.units import HOUR, MILLION, format_digits, format_within
+from trnmodel.units import format_digits, format_within
 
 if TYPE_CHECKING:
-    from trnmodel.search.chip_seconds import TokenCost
     from trnmodel.search.compare import Comparison, Flip
     from trnmodel.search.flips import Flips
     from trnmodel.search.plan import Plan
@@ -35,11 +34,13 @@ if TYPE_CHECKING:
 
 ENDS = ("_low", "_high")
 SHORT = ("owner_usd_per_mtoken", "energy_j_per_token")  # columns of two digits
+MARKET = "market rent [$ per million tokens]"
 PAID = ("owned_usd_per_month", "usd_per_month")
+OTHER = "everything else"
 KINDS = {  # of bytes that a rank stores
     "weights": ["weight_bytes"],
     "cache": ["cache_bytes"],
-    "everything else": ["scratchpad_bytes", "collective_buffer_bytes", "ring_bytes", "code_bytes", "runtime_bytes"],
+    OTHER: ["scratchpad_bytes", "collective_buffer_bytes", "ring_bytes", "code_bytes", "runtime_bytes"],
 }
 CHECKED = {  # uses of measured rows that no fit has read
     "serving, throughput": "configurations of servers on Neuron chips",
@@ -111,13 +112,16 @@ def _drafts(best: Choice, plain: Sequence[Choice | None]) -> str:
         return ""
     where = ", ".join(sorted(read_chip(name).name for name in best.option.measured_on or best.option.documented_on))
     once = " for one sequence at a time" if best.option.measured_batch == 1 else ""
-    return (
-        f"The figure rests on one option, *drafts* by a small model, which was measured on {where}{once}. "
-        f"{drafts.without(best, plain)} "
-    )
+    return f"The figure rests on {drafts.LINKED}, measured on {where}{once}. {drafts.without(best, plain)} "
 
 
-def headline(plan: Plan, rented: TokenCosts, plain: Mapping[str, Sequence[Choice | None]]) -> str:
+def headline(
+    plan: Plan,
+    rented: TokenCosts,
+    plain: Mapping[str, Sequence[Choice | None]],
+    sold: TokenCosts | None = None,
+    soon: Plan | None = None,
+) -> str:
     """Return the card that opens the chapter: the best Trainium, the best GPU, the lowest rent, how sure it is.
 
     Parameters
@@ -128,43 +132,51 @@ def headline(plan: Plan, rented: TokenCosts, plain: Mapping[str, Sequence[Choice
         Costs to a renter. [-]
     plain : mapping
         Choices without drafts of the best system, and of the best one for rent. [-]
+    sold : TokenCosts, optional
+        Costs at market rents of GPUs. [-]
+    soon : Plan, optional
+        The answer under a limit on the first token. [-]
     """
     best, speed = plan.best, plan.request.tokens_per_s_per_user
     assert best is not None
     gpus = [c for c in plan.gpus if c.valid]
     made = format_digits(gpus[0].tokens_per_s_per_chip, 3) if gpus else ""
     rival = f"{gpus[0].system.name}, the best GPU, with {made} tokens/s per chip" if gpus else ""
-    rent = _rent(plan, rented, plain)
-    low, high = (format_digits(float(end), 2) for end in best.ends(best.FIGURE))
-    holds = "all" if best.chance >= 0.9995 else f"{100 * best.chance:.3g} %"
+    rent = _rent(plan, rented, plain, sold)
+    holds = "all draws" if best.chance >= 0.9995 else f"{100 * best.chance:.3g}% of the draws"
     sure = (
-        "**How sure?** The times of the software are uncertain, so we draw them a thousand times. "
-        f"The promise holds in {holds} of the draws. "
-        f"Nine draws in ten give {low} to {high} tokens/s per chip. "
+        f"**How sure?** We draw the times of the software `{best.stack.id}`, our own estimates, a thousand times. "
+        f"The promise holds in {holds}, and the range in brackets holds nine in ten of those. "
         f"{unmeasured(best)}{_drafts(best, plain.get(best.place, ()))}"
-        f"The constants of the software, `{best.stack.id}`, are our own estimates."
     )
     announced = "" if best.system.status == "for rent" else f" ({best.system.status})"
     return common.card(
-        f"{format_digits(best.tokens_per_s_per_chip, 3)} tokens/s per chip",
+        [best.tokens_per_s_per_chip, *(float(end) for end in best.ends(best.FIGURE))],
         f"{best.system.name}{announced}, the best Trainium system for `{plan.model.id}` at {rate(speed)} per user",
+        unit="tokens/s per chip",
         mark=str(best.basis),
         rank="Compared with",
         rival=rival,
         alone="" if rival else "no GPU that we know keeps this promise",
         proof="Check against numbers that are not ours",
-        more=f"{_first_token(plan)}\n\n{rent}\n\n{sure}",
+        more=f"{_first_token(plan, soon)}\n\n{rent}\n\n{sure.strip()}",
     )
 
 
-def _first_token(plan: Plan) -> str:
-    """Return what is promised of the first token, when it comes, and which section asks for more."""
+def _first_token(plan: Plan, soon: Plan | None) -> str:
+    """Return what is promised of the first token, when it comes, and what a limit on it costs."""
     limit, best = plan.request.ttft_s, plan.best
     assert best is not None
     rivals = [f", and within {format_digits(c.ttft_s, 2)} s on {c.system.name}" for c in plan.gpus[:1] if c.valid]
     comes = f"The first token comes within {format_digits(best.ttft_s, 2)} s on {best.system.name}{''.join(rivals)}. "
     start = "**No limit on the first token is promised.** " if limit is None else ""
-    return f"{start}{comes}A limit costs throughput: see *What if the first token must come soon?* below."
+    if soon is None:
+        return f"{start}{comes}".strip()
+    sides = {"the best Trainium system": soon.choices, "the best GPU": soon.gpus}
+    most = {who: max((c.tokens_per_s_per_chip for c in some if c.valid), default=0.0) for who, some in sides.items()}
+    made = [f"{who} {f'makes {format_digits(x, 2)}' if x else 'keeps no promise'}" for who, x in most.items()]
+    within = f"If it must come within {soon.request.ttft_s:g} s, {' and '.join(made)} tokens/s per chip."
+    return f"{start}{comes}{within}"
 
 
 def hurried(limited: Mapping[float | None, Plan]) -> pd.DataFrame:
@@ -176,6 +188,9 @@ def hurried(limited: Mapping[float | None, Plan]) -> pd.DataFrame:
         for kind, choices in {"Trainium": plan.choices, "Trainium to rent": let, "GPU": plan.gpus}.items():
             some = [c for c in choices if c.valid]
             best = max(some, key=lambda c: c.tokens_per_s_per_chip, default=None)
+            if best is not None:  # of systems that make the same it is the one that the plan names
+                named = (c for c in (plan.best, plan.for_rent) if c in some and same(c, best))
+                best = next(named, best)
             row[f"best {kind}"] = best.system.name if best else "none keeps it"
             row[f"{kind} [tokens/s per chip]"] = format_digits(best.tokens_per_s_per_chip, 2) if best else "–"
         rows.append(row)
@@ -200,47 +215,39 @@ def thousands(table: pd.DataFrame) -> pd.DataFrame:
     return rest.assign(**shown).rename(columns={k: f"{v} [thousand $/month]" for k, v in heads.items()})
 
 
-def _rent(plan: Plan, rented: TokenCosts, plain: Mapping[str, Sequence[Choice | None]]) -> str:
-    """Return which system has the cheapest tokens to rent, and which of the other makers' systems comes next."""
+def _rent(plan: Plan, rented: TokenCosts, plain: Mapping[str, Sequence[Choice | None]], sold: TokenCosts | None) -> str:
+    """Return which system has the cheapest tokens to rent, its best rival, and what that costs at market rents."""
     shown = {c.system.id for c in one_per_chip(plan)}
     lines = [one for one in rented.of("public") if one.system.id in shown and not one.rent.why and np.all(one.valid)]
     lines.sort(key=lambda one: float(one.generated_usd_per_mtoken))
     if not lines:
         return "**To rent today**, none of them has a published price."
-    first, name = lines[0], "generated_usd_per_mtoken"
+    first = lines[0]
     others = [one for one in lines if (one.system.chip.core is None) != (first.system.chip.core is None)]
-    usd = list[str]()
-    for one in (first, *others[:1]):
-        low, high = (float(end) for end in one.ends(name))
-        usd.append(format_within(float(getattr(one, name)), low, high))
-    at = " of a Capacity Block" if first.rent.pricing == "capacity-block" else ""
-    text = f"**To rent today**, {first.system.name} costs \\${usd[0]} per million tokens at the rent{at}."
-    text += _rent_without(first, plain.get(first.system.id, ())) + _ties_with(plan, first.system.id)
-    if not others:
-        return text
-    kind = "GPU" if others[0].system.chip.core is None else "Trainium system"
-    bands = [tuple(map(float, one.ends(name))) for one in (first, others[0])]
-    overlap = bands[0][0] <= bands[1][1] and bands[1][0] <= bands[0][1]
-    ends = f"{first.system.name} is cheaper" + (
-        " in the middle, but the ranges overlap: this is a tie." if overlap else "."
-    )
-    return f"{text} The lowest {kind} is {others[0].system.name}, at \\${usd[1]}. {ends}"
+    usd = [format_within(*market.ends(one)) for one in (first, *others[:1])]
+    at = " in an AWS Capacity Block" if first.rent.pricing == "capacity-block" else ""
+    text = f"**To rent today**{at}, {first.system.name} costs \\${usd[0]} per million tokens."
+    text += drafts.priced(float(first.rent.usd_per_chip_h), plain.get(first.system.id, ()))
+    if others:
+        kind = "GPU" if others[0].system.chip.core is None else "Trainium system"
+        (_, low, high), (_, least, most) = market.ends(first), market.ends(others[0])
+        tie = " The ranges overlap: this is a tie." if low <= most and least <= high else ""
+        text += f" The cheapest {kind} per token is {others[0].system.name}, at \\${usd[1]}.{tie}"
+    rival = others[0].system.id if others else ""
+    more = market.turned(first, rival, sold) if sold is not None and first.system.chip.core is not None else ""
+    return f"{text} {more}".strip()
 
 
-def _rent_without(first: TokenCost, plain: Sequence[Choice | None]) -> str:
-    """Return what a million tokens of a system cost without drafts, by software; empty if it drafts nothing."""
-    costs = list[str]()
-    for c in drafts.keeping(plain):
-        usd = float(first.rent.usd_per_chip_h) / HOUR / c.tokens_per_s_per_chip * MILLION
-        costs.append(f"\\${format_digits(usd, 2)} on `{c.stack.id}`")
-    return f" Without drafts a million costs {' and '.join(costs)}." if costs else ""
+def sampled(speed: float, changes: Flips | None) -> list[float]:
+    """Return promised speeds from an eighth of one to four times, and those at which two systems change places.
 
-
-def _ties_with(plan: Plan, system: str) -> str:
-    """Return which other systems for rent make the same per chip."""
-    own = next((c for c in plan.choices if c.valid and c.system.id == system), None)
-    ties = tied(own, (c for c in plan.choices if c.system.status == "for rent")) if own else ""
-    return f" {ties}" if ties else ""
+    Examples
+    --------
+    >>> [round(x, 1) for x in sampled(8.0, None)[:5]]
+    [1.0, 1.2, 1.4, 1.7, 2.0]
+    """
+    every = {float(x) for x in speed * 2.0 ** np.arange(-3, 2.1, 0.25)}
+    return sorted(every | {float(one.tokens_per_s_per_user) for one in (changes.speeds if changes else ())})
 
 
 def frontier(promises: Comparison) -> pd.DataFrame:
@@ -250,8 +257,10 @@ def frontier(promises: Comparison) -> pd.DataFrame:
     return table.loc[table.valid.astype(bool), columns]
 
 
-def ranking(shown: Sequence[Choice], rented: TokenCosts, owned: Mapping[str, TokenCosts]) -> pd.DataFrame:
-    """Return choices from best to worst, those that tie with an equals sign, and what a million tokens cost.
+def ranking(
+    shown: Sequence[Choice], rented: TokenCosts, owned: Mapping[str, TokenCosts], sold: TokenCosts | None = None
+) -> pd.DataFrame:
+    """Return choices from best to worst, those that make the same with an equals sign, and what a million tokens cost.
 
     Parameters
     ----------
@@ -261,11 +270,14 @@ def ranking(shown: Sequence[Choice], rented: TokenCosts, owned: Mapping[str, Tok
         Costs to a renter. [-]
     owned : mapping
         Costs to an owner, by system. [-]
+    sold : TokenCosts, optional
+        Costs at market rents. [-]
 
     Returns
     -------
     table : pandas.DataFrame
         system, order, chips, tokens_per_s_per_chip and rent_usd_per_mtoken with their ends, owner_usd_per_mtoken,
+        MARKET (what is rented at market rents, if asked for),
         ttft_s, energy_j_per_token, chance. [-]
     """
     rows = []
@@ -276,6 +288,8 @@ def ranking(shown: Sequence[Choice], rented: TokenCosts, owned: Mapping[str, Tok
         row |= c.banded("tokens_per_s_per_chip")
         rent = rented[c.system.id, "public"].banded("generated_usd_per_mtoken")
         row |= {f"rent_usd_per_mtoken{end}": float(rent[f"generated_usd_per_mtoken{end}"]) for end in ("", *ENDS)}
+        if sold is not None:
+            row[MARKET] = market.cell(sold[c.system.id, "public"])
         row["owner_usd_per_mtoken"] = float(owned[c.system.id][c.system.id, "public"].generated_usd_per_mtoken)
         row |= {"ttft_s": c.ttft_s, "energy_j_per_token": float(c.energy().server_j_per_token), "chance": c.chance}
         rows.append(row)
@@ -371,13 +385,14 @@ def sequences(degrees: Degrees, system: str | System, users: float) -> float:
 
 
 def footprint(fits: Mapping[str, MemoryFit]) -> pd.DataFrame:
-    """Return what a rank stores by kind and mapping, with what it has, in long form; `fits` says whether it does."""
+    """Return what the first rank stores by kind and mapping, with what it has, in long form, and whether it fits."""
     rows = []
     for name, fit in fits.items():
         line = fit.to_frame().iloc[0]
         says = "fits" if bool(fit.valid) else "does not fit"
         for kind, columns in KINDS.items():
-            stored = float(sum(line[column] for column in columns))
+            more = line.first_rank_total_bytes - line.total_bytes if kind == OTHER else 0.0
+            stored = float(sum(line[column] for column in columns) + more)
             rows.append(
                 {"mapping": f"{name}: {says}", "part": kind, "stored_bytes": stored, "limit": line.capacity_bytes}
             )
@@ -431,7 +446,7 @@ def flips(changes: Flips | None) -> pd.DataFrame:
         part = price.part.removesuffix("_usd")
         at = f"${price.break_even_usd:,.0f}" if price.break_even_usd > 0 else "not even for nothing"
         rows.append(
-            (f"price per chip of its {part}, if owned, against {other}", f"${price.part_usd:,.0f} (assumed)", at)
+            (f"price of one {part} of {own} to an owner, against {other}", f"${price.part_usd:,.0f} (assumed)", at)
         )
     for c in changes.software:
         made = f"{format_digits(c.tokens_per_s_per_chip, 3)} tokens/s per chip"
@@ -457,26 +472,25 @@ def verdict(bills: pd.DataFrame, month: pd.DataFrame) -> str:
     >>> month = pd.DataFrame({"kind": ["hosted"], "usd_per_month": [1e5]})
     >>> rows = {"system": ["trn2.48xlarge"], "usd_per_month": [4e5], "owned_usd_per_month": [9e4]}
     >>> verdict(pd.DataFrame(rows), month).split(". ")[1]
-    'It does on 1 of 1 systems of the table'
+    "The owner's cost lies below that price on 1 of 1 systems of the table"
     """
     asked = month[month.kind == "hosted"].usd_per_month.min()
     if asked != asked:
         return ""
     owned, rented = (bills[["system", name]].dropna().set_index("system")[name] for name in PAID)
     above = owned.index[owned > asked]
-    text = "A seller who earns money must pay less than they ask, so an owner's bill should lie below. "
-    text += f"It does on {len(owned) - len(above)} of {len(owned)} systems of the table. "
+    text = "A seller must spend less than its price, so an owner's cost should lie below that price. "
+    text += (
+        f"The owner's cost lies below that price on {len(owned) - len(above)} of {len(owned)} systems of the table. "
+    )
     if len(above):
-        text += "On the others our cost exceeds the lowest price: "
-        text += "either sellers use other systems, or our estimate is too high. "
+        text += "On the others either no seller uses them, or our estimate is too high. "
     dear = int((rented > asked).sum())
-    if dear == len(rented):
-        text += "To rent costs more than the lowest seller asks on all systems with a price. "
-        text += "So the seller is cheaper, unless you need servers that are yours alone or find a lower rent."
-    elif dear:
-        text += f"To rent costs more than the lowest seller asks on {dear} of {len(rented)} systems with a price."
-    elif len(rented):
-        text += "To rent costs less than the lowest seller asks on all systems with a price."
+    which = "all" if dear in (0, len(rented)) else f"{dear} of {len(rented)}"
+    if len(rented):
+        text += f"Renting in a Capacity Block costs {'more' if dear else 'less'} than that price on {which} systems."
+    if len(rented) and dear == len(rented):
+        text += " So buy tokens, unless you need servers that are yours alone or find a lower rent."
     return text.strip()
 
 
@@ -500,7 +514,7 @@ def command(plan: Plan, users: float, pricing: str) -> str:
     start = f"It starts with\n\n```console\n{plan.command}\n```" if documented else ""
     runs = f"The best plan runs `{best.mapping}` on {best.place}. {start}"
     return (
-        "The command line ranks by whole instances for these users, so another system may lead. It adds spot prices:"
+        "The command line ranks by whole instances for these users, and adds spot prices:"
         "\n\n```console\n" + " ".join(parts) + f"\n```\n\n{runs}"
     )
 

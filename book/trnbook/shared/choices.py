@@ -32,7 +32,7 @@ def rate(speed: float) -> str:
 def tied(c: Choice, others: Iterable[Choice]) -> str:
     """Return which other systems make the same per chip, in a sentence; empty where none does."""
     names = [one.system.name for one in others if one is not c and one.valid and same(one, c)]
-    return f"Per chip it ties with {' and '.join(names)}." if names else ""
+    return f"{' and '.join(names)} make{'s' if len(names) == 1 else ''} the same per chip." if names else ""
 
 
 def plain_stacks(spec: System, model: Transformer, request: Request) -> list[str]:

@@ -81,9 +81,9 @@ def test_chips_for_a_demand_are_whole_instances():
     """10,000 tokens/s at 166.49 per chip are 61 chips, so four instances; at 12.6 they are 794, so fifty."""
     rent = rents.rent("trn2.48xlarge").usd_per_chip_h
     row = study.chips_for(10_000.0, [PLANS[LLAMA, "trn2.48xlarge"]], {"trn2.48xlarge": rent}).iloc[0]
-    assert (row["chips at the middle"], row["chips at the low end"]) == (64, 800)
-    assert row["chips at the high end"] == 48
-    usd = float(row["rent at the middle [USD/month]"].replace(",", ""))
+    assert (row["chips at the prediction"], row["chips at the low end"]) == ("64", "800")
+    assert row["chips at the high end"] == "48"
+    usd = float(row["rent at the prediction [$ per month]"].replace(",", ""))
     assert usd == pytest.approx(64 * rent * 730.5, abs=500)
     assert study.chips_for(1.0, [None], {}).empty
 
@@ -91,18 +91,18 @@ def test_chips_for_a_demand_are_whole_instances():
 def test_a_system_without_a_rent_has_none():
     place = case.SYSTEMS[1]
     row = study.chips_for(1.0, [PLANS[LLAMA, place]], {place: float("nan")}).iloc[0]
-    assert row["chips at the low end"] == 64
-    assert row["rent at the middle [USD/month]"] == "–"
+    assert row["chips at the low end"] == "64"
+    assert row["rent at the prediction [$ per month]"] == "–"
 
 
 def test_a_plan_that_drafts_is_asked_without_drafts():
-    """The throughput without drafts lies below the band on Trainium3, and inside it on Trainium2."""
+    """The throughput without drafts lies below the range on Trainium3, and inside it on Trainium2."""
     plain = {
         (name, where): [plan(name, case.request(name), where, efficiencies=kind).best for kind in undrafted(best)]
         for (name, where), best in PLANS.items()
     }
     found = study.without_drafts(PLANS, plain).set_index("case")
-    assert found["it lies"].tolist() == ["inside the band", "below the band", "below the band"]
+    assert found["it lies"].tolist() == ["inside the range", "below the range", "below the range"]
     assert found["without drafts [tokens/s per chip]"].iloc[1] == "75"
     assert found["without drafts, on the plan's software [tokens/s per chip]"].iloc[0] == "12"
     assert study.without_drafts(PLANS, dict.fromkeys(PLANS, ())).empty
@@ -122,6 +122,6 @@ def test_the_prompt_is_less_certain_than_the_step():
 def test_the_band_of_the_step_is_that_of_the_step_and_reaches_further_up_than_down():
     best = PLANS[LLAMA, "trn2.48xlarge"]
     shown = study.parts(best).set_index("figure").loc["time of a decode step"]
-    middle, low, high = (float(shown[name].removesuffix(" ms")) for name in ("middle", "low end", "high end"))
+    middle, low, high = (float(shown[name].removesuffix(" ms")) for name in ("predicted", "low end", "high end"))
     assert [low, high] == pytest.approx([1e3 * float(end) for end in best.step.ends("time_s")], rel=0.02)
     assert high / middle > middle / low  # more steps were slower than predicted than faster

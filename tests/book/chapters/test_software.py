@@ -114,7 +114,7 @@ def test_shares_are_ratios_of_plans_to_the_ideal_one(turned):
 
 def test_the_range_of_public_software_is_shaded(turned):
     table, *_ = turned
-    chart = charts.ranges(table, x="share_of_ideal", y="which", color="model", caption="A claim")
+    chart = charts.ranges(table, x="share_of_ideal", y="which", caption="A claim")
     marks = [layer["mark"]["type"] for layer in tables.with_bands(chart, table).to_dict()["layer"]]
     assert (marks[0], marks.count("rect")) == ("rect", 1)
 

@@ -102,17 +102,17 @@ def test_bills_are_whole_instances_times_the_hours_of_a_month(plan):
 def test_the_card_names_the_best_the_rival_and_the_cheapest_to_rent(plan, costs):
     _, rented, _ = costs
     card = tables.headline(plan, rented, {})
-    assert (
-        f"**{plan.best.tokens_per_s_per_chip:.0f} tokens/s per chip** (extrapolated): {plan.best.system.name}" in card
-    )
+    shown = tm.units.format_within(plan.best.tokens_per_s_per_chip, *plan.best.ends(plan.best.FIGURE))
+    made, _, ends = shown.partition(" (")
+    assert f"**{made} tokens/s per chip** ({ends[:-1]}; extrapolated): {plan.best.system.name}" in card
     gpu = plan.gpus[0]
     assert f"{gpu.system.name}, the best GPU, with {gpu.tokens_per_s_per_chip:.0f} tokens/s per chip" in card
     usd = {one.system.name: float(one.generated_usd_per_mtoken) for one in rented.of("public") if not one.rent.why}
-    first, then = card.partition("**To rent today**, ")[2].split(" The lowest GPU is ")
+    first, then = card.partition("in an AWS Capacity Block, ")[2].split(" The cheapest GPU per token is ")
     assert usd[first.partition(" costs ")[0]] == pytest.approx(min(usd.values()), rel=1e-3)
     gpus = [value for name, value in usd.items() if name in {c.system.name for c in plan.gpus}]
     assert usd[then.partition(", at ")[0]] == min(gpus)
-    assert "the ranges overlap" in then
+    assert "The ranges overlap" in then
     assert "No limit on the first token is promised" in card
     assert "nobody has measured a server of Trainium3" in card
 
@@ -147,7 +147,7 @@ def test_bytes_of_a_mapping_are_those_of_the_fit():
     fits = {name: tm.memory_fit(model, "trn2.48xlarge", degrees, **ask) for name, degrees in mappings.items()}
     table = tables.footprint(fits)
     sums = table.groupby("mapping", sort=False).stored_bytes.sum()
-    assert sums.tolist() == pytest.approx([float(fit.total_bytes) for fit in fits.values()])
+    assert sums.tolist() == pytest.approx([float(fit.first_rank_total_bytes) for fit in fits.values()])
     assert table.limit.unique().tolist() == [24 * 2**30]  # of a logical core of two, a quarter of 96 GiB
     says = ["fits" if fit.valid else "does not fit" for fit in fits.values()]
     assert [name.rpartition(": ")[2] for name in sums.index] == says
@@ -222,10 +222,12 @@ def test_sellers_judge_the_bills_of_owners_and_renters():
     table = pd.DataFrame({"system": ["trn2.48xlarge", "hgx-h200", "hgx-h100"]})
     table = table.assign(usd_per_month=[4e5, math.nan, 3e5], owned_usd_per_month=[9e4, 2e5, 3e5])
     text = tables.verdict(table, month)
-    assert "It does on 1 of 3 systems" in text
-    assert "On the others our cost exceeds the lowest price" in text
-    assert "more than the lowest seller asks on all systems with a price" in text
-    assert "on 1 of 2 systems" in tables.verdict(table.assign(usd_per_month=[9e4, math.nan, 3e5]), month)
+    assert "The owner's cost lies below that price on 1 of 3 systems" in text
+    assert "On the others either no seller uses them" in text
+    assert "costs more than that price on all systems. So buy tokens" in text
+    assert "more than that price on 1 of 2 systems" in tables.verdict(
+        table.assign(usd_per_month=[9e4, math.nan, 3e5]), month
+    )
     assert tables.verdict(table, month[:1]) == ""
 
 
@@ -235,7 +237,7 @@ def test_a_limit_on_the_first_token_costs_throughput(plan):
     table = tables.hurried({None: plan, 1.0: soon})
     made = table["Trainium [tokens/s per chip]"].astype(float)
     assert made[1] < made[0] / 3
-    assert table["best Trainium to rent"][0] in ("trn2.48xlarge", "Trn2 UltraServer", "trn2.3xlarge")
+    assert table["best Trainium to rent"][0] == plan.for_rent.system.name
     assert table["best GPU"].tolist() == ["GB200 NVL72", "GB200 NVL72"]
 
 
@@ -244,7 +246,7 @@ def test_a_figure_that_rests_on_drafts_says_what_is_made_without(plan, costs):
     plain = [tm.plan(LLAMA, plan.request, plan.best.system, efficiencies=kind).best for kind in stacks]
     most = max(c.tokens_per_s_per_chip for c in plain)
     assert not any(c.option.speculates for c in plain)
-    assert f"Without drafts the same system makes {most:.0f} tokens/s" in tables.headline(
+    assert f"Without drafts the same system makes {most:.0f} or " in tables.headline(
         plan, costs[1], {plan.best.place: plain}
     )
     assert choices.undrafted(plan.gpus[0]) == []
@@ -256,3 +258,22 @@ def test_a_chart_of_few_systems_has_no_gpus_that_tie(plan):
     gpus = [c for c in shown if c.system.chip.core is None]
     assert len(gpus) == 3
     assert not any(same(one, other) for one in gpus for other in gpus if one is not other)
+
+
+def test_at_market_rents_a_gpu_may_be_cheaper(plan, costs):
+    some, rented, _ = costs
+    sold = tm.token_cost(LLAMA, plan.request, [c.system for c in some], pricing="market")
+    table = tables.ranking(*costs, sold).set_index("system")
+    assert table.loc["trn2.48xlarge", tables.MARKET] == "–"  # only AWS rents it
+    gpu = plan.gpus[0]
+    usd = float(tm.rent(gpu.system, "market").usd_per_chip_h) / 3600 / gpu.tokens_per_s_per_chip * MILLION
+    card = tables.headline(plan, rented, {}, sold)
+    assert f"{gpu.system.name} costs \\${usd:.1f} (" in card.partition("and then the order turns")[2]
+    assert usd < table.rent_usd_per_mtoken["trn2.48xlarge"]
+
+
+def test_the_first_chart_has_points_where_two_systems_change_places(plan):
+    speeds = tables.sampled(50.0, plan.flips())
+    assert {one.tokens_per_s_per_user for one in plan.flips().speeds} <= set(speeds)
+    assert speeds[0] == 6.25
+    assert speeds[-1] == 200
