@@ -14,7 +14,7 @@ from trnbook.shared import drafts
 from trnbook.workbench import Answers, ServingState
 from trnmodel.catalog import load
 from trnmodel.catalog.systems import system as read_system
-from trnmodel.search.grid import PER_RANK, tensor_degrees
+from trnmodel.search.grid import tensor_degrees
 from trnmodel.steps.rank import site
 from trnmodel.units import format_digits, format_quantity
 
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 PROOF = "Check: a step that AWS printed"
 SURE = "**How sure?** Nine in ten draws of what is uncertain lie in the range in brackets."
-WINDOW = 6  # degrees and batches on each side of what a plan chose that the grid holds, at most
+WINDOW = 6  # degrees of TP that the grid holds, at most
+TIMES = np.exp2(np.arange(-2.0, 4.0))  # the batch of a plan that the grid tries
 
 
 def unreached(plan: Plan) -> str:
@@ -100,8 +101,8 @@ def around(state: ServingState) -> tuple[NDArray, NDArray]:
     most = at.chips * at.ranks_per_chip / (state.ep * state.pp * state.cp)
     degrees = tensor_degrees(state.system)
     degrees = degrees[(degrees <= max(most, state.tp)) & (degrees >= state.tp / 2)]
-    batches = np.unique([*PER_RANK * state.ep, state.batch])
-    return degrees[:WINDOW], batches[batches <= 8 * state.batch][-WINDOW:][:, None]
+    batches = np.unique(np.maximum(np.ceil(state.batch * TIMES), 1.0))
+    return degrees[:WINDOW], batches[:, None]
 
 
 def grid(served: Serving, fit: MemoryFit) -> pd.DataFrame:

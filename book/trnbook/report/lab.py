@@ -1,8 +1,8 @@
 """An extension of the Jupyter server, which `make .venv` switches on: a chapter that is saved stays as it is committed.
 
 JupyterLab writes into a notebook the exact version of the Python that ran it, a picture of each chart that it has
-drawn, which depends on the machine's fonts, and the place of controls in a kernel that is gone when the notebook is opened
-again. The committed chapters hold none of these, so that a Save changes nothing.
+drawn, which depends on the machine's fonts, and the place of controls in a kernel that is gone when the notebook is
+opened again. The committed chapters hold none of these, so that a Save changes nothing.
 """
 
 from __future__ import annotations

@@ -349,12 +349,12 @@ def best(state: ServingState) -> ServingState:
     chosen = plan.best
     if chosen is None:
         raise ValueError("; ".join(plan.refused.values()))
-    degrees = {name: int(getattr(chosen, name)) for name in ("tp", "ep", "pp", "cp", "batch")}
+    settings: dict[str, Any] = {name: int(getattr(chosen, name)) for name in ("tp", "ep", "pp", "cp", "batch")}
     one = chosen.option
     names = software(state.model, state.system)
     plain = next((name for name in names if one.id in drafts(state.model, state.system, name)), one.id)
-    named = {"software": plain, "drafts": one.id if one.speculates else ""}
-    return replace(state, **degrees, **named, precision=chosen.precision, lnc=one.lnc)
+    settings |= {"software": plain, "drafts": one.id if one.speculates else "", "lnc": one.lnc}
+    return replace(state, **settings, precision=chosen.precision)
 
 
 def side_by_side(several: list[Answers]) -> pd.DataFrame:

@@ -29,7 +29,7 @@ from trnmodel.units import MS
 REST_S = 0.04  # for which no control moves before the answer is worked out
 SUFFIXES = (".yaml", ".yml")
 MOST_SAVED = 3  # configurations side by side
-DEGREES = [1, 2, 3, 4, 6, 8, 12, 16, 18, 24, 32, 36, 48, 64, 72, 96, 128, 144, 192, 256, 288, 384, 512, 576, 1024, 2048]
+DEGREES = sorted({odd * 2**power for odd in (1, 3, 9) for power in range(12) if odd * 2**power <= 2**11})
 LARGEST = 10**9
 SERVING = {  # controls of a server, in the order of the grid
     "model": "Model or path",
@@ -174,9 +174,9 @@ class Tab(Generic[S]):
         """Set a control, in whose list a value that is not there yet is put."""
         control = self.controls[name]
         if isinstance(control, widgets.Dropdown):
-            values = [one[1] if isinstance(one, tuple) else one for one in control.options]
-            if value not in values:
-                control.options = sorted([*values, value]) if name in ("tp", "ep", "pp", "dp") else [*values, value]
+            pairs = [one if isinstance(one, tuple) else (str(one), one) for one in control.options]
+            if value not in [one for _, one in pairs]:
+                control.options = [*pairs, (str(value), value)]
         control.value = value
 
     def _choices(self) -> None:

@@ -60,7 +60,7 @@ class ServingState:
     def scenario(self) -> dict[str, Any]:
         """The state as a scenario, which `tm.scenario` and `trnmodel plan --scenario` read."""
         request, one = self.request, self.option
-        step = {"tp": self.tp, "ep": self.ep, "pp": self.pp, "cp": self.cp, "batch": self.batch}
+        step: dict[str, Any] = {"tp": self.tp, "ep": self.ep, "pp": self.pp, "cp": self.cp, "batch": self.batch}
         step |= {"lnc": self.lnc} if self.lnc else {}
         step |= {"context": _plain(request.mean_context), "max_context": self.context}
         step |= {"new_tokens": one.draft_tokens + 1} if one.speculates else {}
