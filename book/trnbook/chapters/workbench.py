@@ -108,6 +108,8 @@ def around(state: ServingState) -> tuple[NDArray, NDArray]:
 def grid(served: Serving, fit: MemoryFit) -> pd.DataFrame:
     """Return a row for each mapping and batch of a call, the most per chip first; those without a figure say why.
 
+    More sequences than a document names with the software are no configuration of it, as in a plan.
+
     Parameters
     ----------
     served : Serving
@@ -127,6 +129,9 @@ def grid(served: Serving, fit: MemoryFit) -> pd.DataFrame:
     columns |= {"why": np.where(fit.valid, np.asarray(served.reason, dtype=object), fit.reason)}
     table = pd.DataFrame({name: np.ravel(np.broadcast_to(x, shape)) for name, x in columns.items()})
     table["why"] = table.why.astype(str).str.replace("; .*", "", regex=True)
+    beyond = (table.batch > q.option.most_sequences) & (table.why == "")
+    table.loc[beyond, ["tokens_per_s_per_user", "tokens_per_s_per_chip"]] = np.nan
+    table.loc[beyond, "why"] = f"documented for at most {q.option.most_sequences:,.0f} sequences"
     return table.sort_values("tokens_per_s_per_chip", ascending=False, kind="stable", ignore_index=True)
 
 

@@ -111,8 +111,8 @@ def _figure(result: Grounded, name: str, title: str = "") -> tuple[Any, ...]:
     called = quantity(name, type(result).__name__)
     said = format_within(value, low, high, called.unit.replace("/chip", " per chip").replace("/user", " per user"))
     if name in SHARES:
-        said = " to ".join(f"{end:.0%}" for end in (low, high)).replace("%", " %")
-        said = f"{value:.0%} ({said})".replace("%", " %", 1)
+        band = "" if low == high else f" ({low:.0%} to {high:.0%})"
+        said = f"{value:.0%}{band}".replace("%", " %")
     return name, value, low, high, called.base_unit, str(result.basis), title or called.title, said
 
 
@@ -171,8 +171,8 @@ def _serving(state: ServingState) -> Answers:
         _figure(step, "time_s", "Decode step"),
         _figure(served, "ttft_s", "First token, 99th percentile"),
         _figure(prompt, "time_s", "One prompt alone"),
-        _figure(fit, "first_rank_total_bytes", "Memory of the first rank"),
-        _figure(fit, "total_bytes", "Memory of another rank"),
+        _figure(fit, "first_rank_total_bytes", "First rank"),
+        _figure(fit, "total_bytes", "Other ranks"),
     ]
     rows[4] = ("prefill_s", *rows[4][1:])
     flags, none = _command(state, step, prompt)
@@ -271,12 +271,12 @@ def _training(state: TrainingState) -> Answers:
     if not step.valid:
         return _refused(state, str(step.reason), stored)
     rows = [
+        ("chips", *[float(step.chips)] * 3, "", "", "Chips", f"{float(step.chips):,.0f}"),
         _figure(step, "time_s", "Training step"),
         _figure(step, "mfu", "MFU"),
         _figure(step, "hfu", "HFU"),
         _figure(step, "tokens_per_s_per_chip", "Throughput per chip"),
         _days(step, state.tokens),
-        ("chips", *[float(step.chips)] * 3, "", "", "Chips", f"{float(step.chips):,.0f}"),
     ]
     times = [(_part(name), float(getattr(step, name))) for name in TRAIN_PARTS]
     table = pd.DataFrame([one for one in times if one[1] > 0], columns=["part", "time_s"])
@@ -286,7 +286,7 @@ def _training(state: TrainingState) -> Answers:
         memory=stored,
         spans=_spans(table),
         exchanges=_crossed(state, step),
-        no_command="A search over all mappings of a run is `trnmodel train`.",
+        command=state.command,
     )
 
 

@@ -31,47 +31,54 @@ SUFFIXES = (".yaml", ".yml")
 MOST_SAVED = 3  # configurations side by side
 DEGREES = sorted({odd * 2**power for odd in (1, 3, 9) for power in range(12) if odd * 2**power <= 2**11})
 LARGEST = 10**9
-SERVING = {  # controls of a server, in the order of the grid
+SERVING = {  # controls of a server, in the order of the grid of four columns
     "model": "Model or path",
     "system": "System",
     "precision": "Precision",
-    "software": "Software",
+    "lnc": "LNC",
     "tp": "TP",
     "ep": "EP",
     "pp": "PP",
     "cp": "CP",
-    "lnc": "LNC",
     "batch": "Batch",
     "prompt": "Prompt",
     "context": "Context",
-    "speed": "Promise, tokens/s",
+    "speed": "Promise",
+    "software": "Software",
     "drafts": "Drafts",
 }
 TRAINING = {
     "model": "Model or path",
     "system": "System",
     "precision": "Precision",
-    "software": "Software",
+    "lnc": "LNC",
     "tp": "TP",
     "pp": "PP",
     "dp": "DP",
     "ep": "EP",
     "cp": "CP",
-    "lnc": "LNC",
+    "interleave": "Interleave",
     "micro_batch": "Micro-batch",
     "global_batch": "Global batch",
     "seq": "Sequence",
-    "interleave": "Interleave",
     "recompute": "Recompute",
     "zero": "ZeRO",
-    "tokens": "Tokens of the run",
+    "tokens": "Run tokens",
+    "software": "Software",
 }
+WIDE = ("software", "drafts")  # which have long names
 HINTS = {
     "model": "A shipped model, or the path of your own config.json",
     "context": "Longest context in tokens: the prompt and its answer",
-    "speed": "Speed that each user is promised; 0 is no promise",
+    "prompt": "Tokens of a prompt",
+    "speed": "Speed in tokens/s that each user is promised; 0 is no promise",
     "lnc": "Physical cores of a rank",
     "batch": "Sequences of a replica",
+    "seq": "Tokens of a sequence",
+    "tokens": "Tokens of the whole run",
+    "interleave": "Parts of the model that each stage has",
+    "zero": "What replicas share out: 0 nothing, 1 the optimizer, 2 gradients too, 3 weights too",
+    "recompute": "What the backward pass computes again",
 }
 S = TypeVar("S", ServingState, TrainingState)
 Choices = list[tuple[str, Any]]
@@ -83,7 +90,8 @@ def _layout(**more: str) -> Any:
 
 def _control(name: str, title: str, value: Any) -> Any:
     """Return the control of a field: a list of names, a degree, a number, or a text with suggestions."""
-    common = {"description": title, "tooltip": HINTS.get(name, title), "layout": _layout()}
+    common: dict[str, Any] = {"description": title, "tooltip": HINTS.get(name, title)}
+    common["layout"] = _layout()
     common["style"] = {"description_width": "96px"}
     if name == "model":
         ids = tuple(model_ids())
@@ -149,10 +157,15 @@ class Tab(Generic[S]):
     @property
     def box(self) -> Any:
         """The whole of the tab."""
-        columns = _layout(grid_template_columns="repeat(auto-fit, minmax(228px, 1fr))", width="100%")
-        grid = widgets.GridBox([*self.controls.values()], layout=columns)
+        grids = [
+            widgets.GridBox(
+                [one for name, one in self.controls.items() if (name in WIDE) is wide],
+                layout=_layout(grid_template_columns=f"repeat(auto-fit, minmax({least}px, 1fr))", width="100%"),
+            )
+            for wide, least in ((False, 228), (True, 456))
+        ]
         row = widgets.HBox(self._buttons(), layout=_layout(flex_flow="row wrap"))
-        return widgets.VBox([grid, row, self.said, self.page, self.beside], layout=_layout(overflow="hidden"))
+        return widgets.VBox([*grids, row, self.said, self.page, self.beside], layout=_layout(overflow="hidden"))
 
     def read(self) -> S:
         """Return the state that the controls are set to."""
@@ -174,7 +187,9 @@ class Tab(Generic[S]):
         """Set a control, in whose list a value that is not there yet is put."""
         control = self.controls[name]
         if isinstance(control, widgets.Dropdown):
-            pairs = [one if isinstance(one, tuple) else (str(one), one) for one in control.options]
+            pairs: list[tuple[str, Any]] = [
+                one if isinstance(one, tuple) else (str(one), one) for one in control.options
+            ]
             if value not in [one for _, one in pairs]:
                 control.options = [*pairs, (str(value), value)]
         control.value = value

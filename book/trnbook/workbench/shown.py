@@ -11,6 +11,8 @@ from trnbook import charts
 from trnbook.charts.language import colours
 from trnbook.charts.tables import Table
 from trnbook.workbench.answers import Answers, time_said
+from trnbook.workbench.state import ServingState
+from trnmodel.result import in_sentence
 from trnmodel.units import format_quantity
 
 STYLE = """<style>
@@ -19,15 +21,16 @@ STYLE = """<style>
 .trn-wb h4 { margin: 0 0 6px; font-size: 13px; font-weight: 600; }
 .trn-wb table { border-collapse: collapse; width: 100%; font-size: 13px; }
 .trn-wb td, .trn-wb th { text-align: left; padding: 2px 12px 2px 0; vertical-align: top; background: none; }
+.trn-wb td:first-child { min-width: 150px; }
 .trn-wb tr { border-bottom: 1px solid var(--jp-border-color2, #ddd); background: none; }
 .trn-wb th { font-weight: 600; color: var(--jp-ui-font-color2, #666); }
-.trn-wb .cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(176px, 1fr)); gap: 8px; }
+.trn-wb .cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 8px; }
 .trn-wb .card { border: 1px solid var(--jp-border-color2, #ddd); border-radius: 4px; padding: 6px 10px; }
 .trn-wb .card b { display: block; font-size: 16px; white-space: nowrap; }
 .trn-wb .soft { color: var(--jp-ui-font-color2, #666); }
 .trn-wb .halves { display: grid; grid-template-columns: repeat(auto-fit, minmax(380px, 1fr)); gap: 14px 28px;
   margin-top: 14px; }
-.trn-wb .bar { display: grid; grid-template-columns: 148px 1fr 76px; gap: 8px; align-items: center; margin: 3px 0; }
+.trn-wb .bar { display: grid; grid-template-columns: 184px 1fr 72px; gap: 8px; align-items: center; margin: 3px 0; }
 .trn-wb .bar > :last-child { text-align: right; white-space: nowrap; }
 .trn-wb .track { position: relative; height: 18px; background: var(--jp-layout-color2, #eee); overflow: hidden; }
 .trn-wb .track i { position: absolute; top: 0; bottom: 0; }
@@ -54,7 +57,7 @@ def page(one: Answers) -> str:
     """
     head = _cards(one) if one.runs else f'<div class="why"><b>This cannot run:</b> {escape(one.reason)}.</div>'
     note = f'<div class="note">{escape(one.note)}</div>' if one.note else ""
-    left, right = _memory(one.memory), _waterfall(one.spans)
+    left, right = _memory(one), _waterfall(one.spans)
     halves = f'<div class="halves">{left}{right}</div>' if left or right else ""
     rest = [_exchanges(one.exchanges), _command(one)] if one.runs else []
     below = "".join(f'<div style="margin-top: 14px">{part}</div>' for part in rest if part)
@@ -62,12 +65,13 @@ def page(one: Answers) -> str:
 
 
 def _cards(one: Answers) -> str:
-    rows = one.figures.itertuples(index=False)
+    rows = one.figures[~one.figures.unit.isin(["B"])].itertuples(index=False)
     return f'<div class="cards">{"".join(_card(row.title, row.said, row.basis) for row in rows)}</div>'
 
 
 def _card(title: str, said: str, basis: str) -> str:
     number, _, band = said.partition(" (")
+    number = number.removesuffix(" per chip").removesuffix(" per user")  # as the title says
     under = ", ".join(filter(None, (band.removesuffix(")"), basis))) or "\N{NO-BREAK SPACE}"
     return (
         f'<div class="card"><span class="soft">{escape(title)}</span>'
@@ -94,11 +98,11 @@ def _key(names: Sequence[str], shades: Sequence[str]) -> str:
     return f'<div class="key soft">{spans}</div>'
 
 
-def _memory(table: pd.DataFrame) -> str:
-    """Return a bar for each rank, piled up by kind, with a stroke at what the rank may store."""
+def _memory(one: Answers) -> str:
+    """Return a bar for each rank, piled up by kind, with a stroke at what the rank may store, and the bands."""
+    table = one.memory[one.memory.stored_bytes > 0]
     if table.empty:
         return ""
-    table = table[table.stored_bytes > 0]
     kinds = list(dict.fromkeys(table.kind))
     shade = dict(zip(kinds, colours(kinds), strict=True))
     limit = float(table.capacity_bytes.max())
@@ -113,7 +117,11 @@ def _memory(table: pd.DataFrame) -> str:
         own = float(rows.capacity_bytes.iloc[0])
         bars.append(_bar(str(rank), boxes, most, format_quantity(at, "B", 3), own))
     title = f"<h4>Memory per rank, against the limit of {format_quantity(limit, 'B', 3)}</h4>"
-    return f"<div>{title}{''.join(bars)}{_key(kinds, list(shade.values()))}</div>"
+    stored = one.figures[one.figures.unit == "B"]
+    bands = [f"{in_sentence(row.title)} {row.said}" for row in stored.itertuples(index=False)]
+    words = f"{', '.join(bands)}: {stored.basis.iloc[0]}" if bands else ""
+    said = f'<div class="soft" style="margin-top: 6px">{escape(words)}</div>' if words else ""
+    return f"<div>{title}{''.join(bars)}{_key(kinds, list(shade.values()))}{said}</div>"
 
 
 def _waterfall(table: pd.DataFrame) -> str:
@@ -169,7 +177,8 @@ def _exchanges(table: pd.DataFrame) -> str:
 def _command(one: Answers) -> str:
     parts = [f"<pre>{escape(one.command)}</pre>"] if one.command else []
     parts += [f'<div class="soft">{escape(one.no_command)}.</div>'] if one.no_command else []
-    return f"<h4>How to start it</h4>{''.join(parts)}" if parts else ""
+    title = "How to start it" if isinstance(one.state, ServingState) else "How to search all mappings of the run"
+    return f"<h4>{title}</h4>{''.join(parts)}" if parts else ""
 
 
 def kept_html(table: pd.DataFrame) -> str:

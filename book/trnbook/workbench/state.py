@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -123,11 +124,20 @@ class TrainingState:
         }
 
     @property
+    def command(self) -> str:
+        """The line that searches all mappings of the run at the terminal."""
+        run = self.scenario["training"]
+        flags = {"--systems": self.system, "--tokens": f"{self.tokens:.12g}", "--chips": run["chips"]}
+        flags |= {"--seq": self.seq, "--batch": self.global_batch, "--precision": self.precision}
+        flags |= {"--stack": self.software} if self.software else {}
+        words = [word for name, value in flags.items() for word in (name, str(value))]
+        return shlex.join(["trnmodel", "train", self.model, *words])
+
+    @property
     def scenario(self) -> dict[str, Any]:
         """The run as a scenario for `trnmodel train --scenario`, which searches all mappings of its chips."""
-        spec = tm.system(self.system)
-        chips = self.mapping.ranks * spec.chip.logical(self.lnc or None) / spec.chip.cores
-        run: dict[str, Any] = {"tokens": _plain(self.tokens), "chips": _plain(-(-chips // 1)), "seq": self.seq}
+        chips = self.count * tm.system(self.system).domain_chips
+        run: dict[str, Any] = {"tokens": _plain(self.tokens), "chips": _plain(chips), "seq": self.seq}
         run |= {"global_batch": self.global_batch, "precision": self.precision}
         run |= {"efficiencies": self.software} if self.software else {}
         return {**_subject(self.model, self.system), "training": run}
