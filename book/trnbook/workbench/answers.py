@@ -6,6 +6,7 @@ cannot run has the library's own reason in place of numbers; one that does not f
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial, singledispatch
 from typing import Any
@@ -104,16 +105,19 @@ def _of_training(state: TrainingState) -> Answers:
         return Answers(state=state, reason=" ".join(str(error).split()))
 
 
-def _figure(result: Grounded, name: str, title: str = "") -> tuple[Any, ...]:
-    """Return a figure of one point of a result with its band, as a row of the table of figures."""
-    value = float(result.figure(name))
-    low, high = (float(end) for end in result.ends(name))
-    called = quantity(name, type(result).__name__)
-    said = format_within(value, low, high, called.unit.replace("/chip", " per chip").replace("/user", " per user"))
-    if name in SHARES:
-        band = "" if low == high else f" ({low:.0%} to {high:.0%})"
-        said = f"{value:.0%}{band}".replace("%", " %")
-    return name, value, low, high, called.base_unit, str(result.basis), title or called.title, said
+def _figures(result: Grounded, titles: Mapping[str, str]) -> list[tuple[Any, ...]]:
+    """Return figures of one point of a result with their bands, as rows of the table of figures."""
+    basis, rows = str(result.basis), []
+    for name, title in titles.items():
+        value = float(result.figure(name))
+        low, high = (float(end) for end in result.ends(name))
+        called = quantity(name, type(result).__name__)
+        said = format_within(value, low, high, called.unit.replace("/chip", " per chip").replace("/user", " per user"))
+        if name in SHARES:
+            band = "" if low == high else f" ({low:.0%} to {high:.0%})"
+            said = f"{value:.0%}{band}".replace("%", " %")
+        rows.append((name, value, low, high, called.base_unit, basis, title, said))
+    return rows
 
 
 def _table(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
@@ -165,16 +169,11 @@ def _serving(state: ServingState) -> Answers:
         note = _missed(state, served)
     if not (served.valid and prompt.valid):
         return _refused(state, str(served.reason) or str(prompt.reason), stored)
-    rows = [
-        _figure(served, "tokens_per_s_per_user", "Speed per user"),
-        _figure(served, "tokens_per_s_per_chip", "Throughput per chip"),
-        _figure(step, "time_s", "Decode step"),
-        _figure(served, "ttft_s", "First token, 99th percentile"),
-        _figure(prompt, "time_s", "One prompt alone"),
-        _figure(fit, "first_rank_total_bytes", "First rank"),
-        _figure(fit, "total_bytes", "Other ranks"),
-    ]
-    rows[4] = ("prefill_s", *rows[4][1:])
+    alone = [("prefill_s", *row[1:]) for row in _figures(prompt, {"time_s": "One prompt alone"})]
+    rates = {"tokens_per_s_per_user": "Speed per user", "tokens_per_s_per_chip": "Throughput per chip"}
+    server = _figures(served, rates | {"ttft_s": "First token, 99th percentile"})
+    held = _figures(fit, {"first_rank_total_bytes": "First rank", "total_bytes": "Other ranks"})
+    rows = [*server[:2], *_figures(step, {"time_s": "Decode step"}), *server[2:], *alone, *held]
     flags, none = _command(state, step, prompt)
     return Answers(
         state=state,
@@ -270,14 +269,10 @@ def _training(state: TrainingState) -> Answers:
     )
     if not step.valid:
         return _refused(state, str(step.reason), stored)
-    rows = [
-        ("chips", *[float(step.chips)] * 3, "", "", "Chips", f"{float(step.chips):,.0f}"),
-        _figure(step, "time_s", "Training step"),
-        _figure(step, "mfu", "MFU"),
-        _figure(step, "hfu", "HFU"),
-        _figure(step, "tokens_per_s_per_chip", "Throughput per chip"),
-        _days(step, state.tokens),
-    ]
+    titles = {"time_s": "Training step", "mfu": "MFU", "hfu": "HFU", "tokens_per_s_per_chip": "Throughput per chip"}
+    chips = float(step.chips)
+    first = ("chips", chips, chips, chips, "", "", "Chips", f"{chips:,.0f}")
+    rows = [first, *_figures(step, titles), _days(step, state.tokens)]
     times = [(_part(name), float(getattr(step, name))) for name in TRAIN_PARTS]
     table = pd.DataFrame([one for one in times if one[1] > 0], columns=["part", "time_s"])
     return Answers(

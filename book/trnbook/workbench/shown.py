@@ -119,8 +119,8 @@ def _memory(one: Answers) -> str:
     title = f"<h4>Memory per rank, against the limit of {format_quantity(limit, 'B', 3)}</h4>"
     stored = one.figures[one.figures.unit == "B"]
     bands = [f"{in_sentence(row.title)} {row.said}" for row in stored.itertuples(index=False)]
-    words = f"{', '.join(bands)}: {stored.basis.iloc[0]}" if bands else ""
-    said = f'<div class="soft" style="margin-top: 6px">{escape(words)}</div>' if words else ""
+    line = f"{', '.join(bands)}: {stored.basis.iloc[0]}" if bands else ""
+    said = f'<div class="soft" style="margin-top: 6px">{escape(line)}</div>' if line else ""
     return f"<div>{title}{''.join(bars)}{_key(kinds, list(shade.values()))}{said}</div>"
 
 
@@ -181,7 +181,7 @@ def _command(one: Answers) -> str:
     return f"<h4>{title}</h4>{''.join(parts)}" if parts else ""
 
 
-def kept_html(table: pd.DataFrame) -> str:
+def compared_html(table: pd.DataFrame) -> str:
     """Return configurations side by side as HTML; nothing where none is saved."""
     if table.empty:
         return ""

@@ -268,12 +268,7 @@ VALUES = {
         "output_tokens": [1024, 1],
     },
     "switch-tray": {"system": ["trn3-nl32x2-pcie160"], "model": [OWN], "tokens_per_chip": [1.0]},
-    "workbench": {
-        "model": [OWN],
-        "system": ["trn1.32xlarge", "hgx-b200"],
-        "tokens_per_s_per_user": [10.0],
-        "output_tokens": [1024, 1],
-    },
+    "workbench": {"model": [OWN], "system": ["trn1.32xlarge", "hgx-b200"], "output_tokens": [1]},
     "which-system": {
         "model": [OWN],
         "tokens_per_s_per_user": [1.0, 1e5],
