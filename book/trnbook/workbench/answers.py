@@ -172,7 +172,7 @@ def _serving(state: ServingState) -> Answers:
     alone = [("prefill_s", *row[1:]) for row in _figures(prompt, {"time_s": "One prompt alone"})]
     rates = {"tokens_per_s_per_user": "Speed per user", "tokens_per_s_per_chip": "Throughput per chip"}
     server = _figures(served, rates | {"ttft_s": "First token, 99th percentile"})
-    held = _figures(fit, {"first_rank_total_bytes": "First rank", "total_bytes": "Other ranks"})
+    held = _figures(fit, {"first_rank_total_bytes": "First rank's memory", "total_bytes": "Other ranks' memory"})
     rows = [*server[:2], *_figures(step, {"time_s": "Decode step"}), *server[2:], *alone, *held]
     flags, none = _command(state, step, prompt)
     return Answers(
