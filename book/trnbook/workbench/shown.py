@@ -39,8 +39,8 @@ STYLE = """<style>
 .trn-wb .key span { margin-right: 14px; white-space: nowrap; }
 .trn-wb .why { border-left: 4px solid #D02080; padding: 6px 12px; background: var(--jp-layout-color2, #f4f4f4); }
 .trn-wb .note { border-left: 4px solid #C09000; padding: 4px 12px; margin: 8px 0 0; }
-.trn-wb pre { white-space: pre-wrap; overflow-wrap: break-word; word-break: normal; margin: 0; padding: 8px 10px; font-size: 12px;
-  background: var(--jp-layout-color2, #f4f4f4); color: inherit; }
+.trn-wb pre { white-space: pre-wrap; overflow-wrap: break-word; word-break: normal; margin: 0;
+  padding: 8px 10px; font-size: 12px; background: var(--jp-layout-color2, #f4f4f4); color: inherit; }
 </style>"""
 MARGIN = 1.04  # of an axis, beyond the limit or the longest bar
 
