@@ -28,6 +28,7 @@ LEVELS = [
     ["trnmodel.cli"],
     ["trnbook.charts", "trnbook.drawings", "trnlab"],
     ["trnbook.shared"],
+    ["trnbook.workbench"],
     ["trnbook.chapters", "trnbook.report", "trnbook.commands"],
 ]
 

@@ -190,7 +190,7 @@ case.table("index")
 # %% [markdown]
 # ## Three ways to read
 #
-# **You decide about a purchase.** Read the four chapters of the first part. One line at the terminal asks the same for your own
+# **You decide about a purchase.** Read the first four chapters. One line at the terminal asks the same for your own
 # model: the system, the mapping, the runner-up, the bill for a number of users at several prices, and the command that starts the server. With
 # `--users` it counts whole instances, so that another system may lead.
 #
@@ -205,6 +205,8 @@ case.table("index")
 # ```console
 # make lab
 # ```
+#
+# [What happens if I change the mapping?](workbench.ipynb) opens with controls instead of code: move one, and see what follows.
 #
 # **You need the answer again and again.** Each chapter is a report with parameters, for a pipeline. The third part shows how the
 # numbers were measured, decided and found, and how to add your own.

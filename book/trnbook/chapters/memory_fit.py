@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from trnbook import charts
 from trnbook.chapters import common, guard
+from trnbook.shared.stored import kinds, value_at
 from trnmodel.catalog.systems import System
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
@@ -21,13 +22,6 @@ from trnmodel.steps.mapping import Mapping
 from trnmodel.steps.rank import site
 from trnmodel.units import GIB, format_digits, format_within
 
-KINDS = {
-    "weights": ("weight_bytes",),
-    "KV cache": ("cache_bytes",),
-    "scratchpad": ("scratchpad_bytes",),
-    "buffers and code": ("collective_buffer_bytes", "ring_bytes", "code_bytes", "runtime_bytes"),
-}
-EXTRA = "more on the first rank"
 STRETCH = 4  # times its longest context to which the position encoding of a model is stretched
 TOO_LARGE = ("does not fit in memory", "the first rank, which holds more, does not fit in memory")
 OPEN = 3  # mappings that a chart shows where none fits
@@ -125,28 +119,6 @@ def by_ranks(mapping: Mapping, fit: MemoryFit) -> pd.DataFrame:
     return pd.concat([kinds(fit, i, called(mapping.tp[i], mapping.ep[i])) for i in shown], ignore_index=True)
 
 
-def kinds(fit: MemoryFit, place: int | tuple[()], name: str) -> pd.DataFrame:
-    """Return the bytes of the first rank by kind.
-
-    Examples
-    --------
-    >>> from trnmodel.steps.inference import memory_fit
-    >>> fit = memory_fit("llama-3.1-8b", "inf2.48xlarge", Mapping(tp=8), batch=32, context=4096)
-    >>> table = kinds(fit, (), "TP 8").set_index("kind")
-    >>> float(table.stored_bytes["KV cache"] / 2**30)
-    2.0
-    """
-    stored = {kind: sum(_one(fit, field, place) for field in fields) for kind, fields in KINDS.items()}
-    stored[EXTRA] = _one(fit, "first_rank_total_bytes", place) - _one(fit, "total_bytes", place)
-    rows = {"mapping": name, "kind": list(stored), "stored_bytes": list(stored.values())}
-    return pd.DataFrame(rows | {"capacity_bytes": _one(fit, "first_rank_capacity_bytes", place)})
-
-
-def _one(fit: MemoryFit, field: str, place: int | tuple[()]) -> float:
-    value = np.asarray(getattr(fit, field), dtype=float)
-    return float(value[place] if value.ndim else value)
-
-
 def on_a_chip(plan: Choice, fit: MemoryFit) -> dict[str, Any]:
     """Return what the ordinary ranks of a chip store for a plan of the case, and for how many more users there is room.
 
@@ -207,8 +179,8 @@ def answer(mapping: Mapping, fit: MemoryFit, place: int, question: str) -> str:
     good = bool(np.ravel(fit.valid)[place])
     ends = (fit.first_rank_total_bytes, *fit.ends("first_rank_total_bytes"))
     sizes = [float(np.broadcast_to(end, np.shape(fit.total_bytes))[place]) for end in ends]
-    name, room = called(mapping.tp[place], mapping.ep[place]), _one(fit, "first_rank_capacity_bytes", place)
-    counted = _one(fit, "weight_bytes", place) + _one(fit, "cache_bytes", place)
+    name, room = called(mapping.tp[place], mapping.ep[place]), value_at(fit, "first_rank_capacity_bytes", place)
+    counted = value_at(fit, "weight_bytes", place) + value_at(fit, "cache_bytes", place)
     size, _, band = format_within(sizes[0], sizes[1], sizes[2], "B", str(np.ravel(fit.basis)[0])).partition(" (")
     of = f"{size.removesuffix(' GiB')} of {room / GIB:.3g} GiB"
     crosses = bool(sizes[1] <= room < sizes[-1])  # the range holds both answers
@@ -229,7 +201,7 @@ def answer(mapping: Mapping, fit: MemoryFit, place: int, question: str) -> str:
         rest = ""
     less = _best(mapping, fit, float(mapping.ranks[place]) / 2)
     half = "" if less is None else called(mapping.tp[less], mapping.ep[less])
-    needed = "" if less is None else format_digits(_one(fit, "first_rank_total_bytes", less) / GIB, 2)
+    needed = "" if less is None else format_digits(value_at(fit, "first_rank_total_bytes", less) / GIB, 2)
     return common.card(
         f"{yes}: {of}" + (f" ({band}" if band else ""),
         f"what the fullest rank of {fit.system.name} needs {question}, {verdict}",

@@ -117,7 +117,7 @@ def called(slug: str) -> str:
     Examples
     --------
     >>> called("chip-roofline")
-    'chapter 5'
+    'chapter 6'
     """
     return f"chapter {chapters().index(slug) + 1}"
 

@@ -25,6 +25,7 @@ from tqdm import tqdm
 
 from trnbook.report import folders, form
 from trnbook.report.execute import ERROR, Job
+from trnbook.workbench import VIEW
 from trnmodel.arguments import ImpossibleError, UnanswerableError
 from trnmodel.cli.errors import ChapterError, InputError, NoAnswerError, printable
 
@@ -171,6 +172,8 @@ def clean(slug: str, notebook: NotebookNode, made: Mapping[str, object] | None =
         }
         cell.metadata = nbformat.from_dict(remaining)
         cell.id = f"{slug[:50]}-{index}"
+        for output in cell.get("outputs", ()):
+            output.get("data", {}).pop(VIEW, None)  # of a kernel that a Jupyter server's kernel has started
     return form.fold(notebook)
 
 

@@ -1,7 +1,8 @@
 """An extension of the Jupyter server, which `make .venv` switches on: a chapter that is saved stays as it is committed.
 
-JupyterLab writes into a notebook the exact version of the Python that ran it, and a picture of each chart that it has
-drawn, which depends on the machine's fonts. The committed chapters hold neither, so that a Save changes nothing.
+JupyterLab writes into a notebook the exact version of the Python that ran it, a picture of each chart that it has
+drawn, which depends on the machine's fonts, and the place of controls in a kernel that is gone when the notebook is
+opened again. The committed chapters hold none of these, so that a Save changes nothing.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from trnbook.charts.display import VEGALITE_MIME
+from trnbook.workbench import VIEW
 
 
 def _jupyter_server_extension_points() -> list[dict[str, str]]:
@@ -38,5 +40,6 @@ def drop_additions(model: dict[str, Any], **_: object) -> None:
     notebook["metadata"].get("language_info", {}).pop("version", None)
     for cell in notebook["cells"]:
         for output in cell.get("outputs", ()):
+            output.get("data", {}).pop(VIEW, None)
             if VEGALITE_MIME in output.get("data", {}):
                 output["data"].pop("image/png", None)

@@ -10,6 +10,7 @@ import trnmodel as tm
 from trnbook.chapters import memory_fit
 from trnbook.chapters import memory_fit_printed as printed
 from trnbook.shared import case
+from trnbook.shared.stored import EXTRA
 from trnmodel.search import sizing
 from trnmodel.steps.assemble import FIRST_BUCKET
 from trnmodel.steps.deployment import Deployment
@@ -23,13 +24,13 @@ def test_kinds_add_up_to_the_first_rank():
     fit = LLAMA.fit(16, 8192)
     table = memory_fit.kinds(fit, (), "TP 16")
     assert table.stored_bytes.sum() == pytest.approx(float(fit.first_rank_total_bytes))
-    assert table.set_index("kind").stored_bytes[memory_fit.EXTRA] == pytest.approx(610 * 2**20)
+    assert table.set_index("kind").stored_bytes[EXTRA] == pytest.approx(610 * 2**20)
 
 
 def test_the_measured_footprint_by_hand():
     """Llama-3.1-8B, TP 8, in MiB: 15,317 / 8 + 2,048 + 1,024 + 126 + 220 + (96 + 132) = 5,561."""
     anchor = Deployment(model="llama-3.1-8b", system="inf2.48xlarge", mapping=Mapping(tp=8), stack=printed.ANCHOR_STACK)
-    table = memory_fit.kinds(anchor.fit(32, 4096), (), "TP 8").set_index("kind").stored_bytes.drop(memory_fit.EXTRA)
+    table = memory_fit.kinds(anchor.fit(32, 4096), (), "TP 8").set_index("kind").stored_bytes.drop(EXTRA)
     assert table.sum() / 2**20 == pytest.approx(15317 / 8 + 2048 + 1024 + 126 + 220 + 228, abs=1)
 
 

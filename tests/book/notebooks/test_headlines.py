@@ -52,6 +52,7 @@ NAMED = {
     "torus-or-switch": [f"{TORUS}:instance/project", f"{TORUS}:ultraserver/project"],
     "training": ["optimum-neuron-training"],
     "which-system": ["vllm-neuron-2026"],
+    "workbench": ["vllm-neuron-2026"],
 }
 # Estimates of a chapter's chips and systems that its headline does not read: power, host, storage, banks and FP8
 # nowhere, the sum of links where lanes are counted, stacks where none runs or they are named, a rate inside a chip, and
@@ -85,6 +86,7 @@ UNREAD = {
     "torus-or-switch": f"{LATENCY} {LINKS}",
     "training": f"{LATENCY} {LINKS}",
     "which-system": "",
+    "workbench": LINKS,
 }
 
 

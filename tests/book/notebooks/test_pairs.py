@@ -134,6 +134,14 @@ OTHER = {
         "input_tokens": 512,
         "output_tokens": 256,
     },
+    "workbench": {
+        "model": "deepseek-v3",
+        "system": "trn3-nl72x2-pcie160",
+        "precision": "mxfp8",
+        "tokens_per_s_per_user": 20.0,
+        "input_tokens": 2048,
+        "output_tokens": 256,
+    },
     "model-needs": {
         "model": "llama-3.1-8b",
         "precision": "bf16",
@@ -268,6 +276,7 @@ VALUES = {
         "output_tokens": [1024, 1],
     },
     "switch-tray": {"system": ["trn3-nl32x2-pcie160"], "model": [OWN], "tokens_per_chip": [1.0]},
+    "workbench": {"model": [OWN], "system": ["trn1.32xlarge", "hgx-b200"], "output_tokens": [1]},
     "which-system": {
         "model": [OWN],
         "tokens_per_s_per_user": [1.0, 1e5],
