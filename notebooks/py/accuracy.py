@@ -76,7 +76,7 @@ charts.table(
 )
 
 # %% [markdown]
-# *P90* is the error that nine in ten stay below. *Share inside its band* counts the configurations that lie inside their own 90 % band. The *simple
+# *P90* is the error that nine in ten stay below. *Share inside its band* counts the configurations that lie inside their own 90% band. The *simple
 # regression* is on bytes, operations and layers, and fitted to the same rows; for power it is three quarters of the rated watts. *Share by which
 # repeats differ* compares the highest with the lowest value of one configuration, for the few that were printed several times. An error is measured
 # from the middle of the repeats, and most configurations were printed once. So an error can be smaller than that spread.
@@ -105,7 +105,7 @@ charts.table(
 # With $p$ predicted and $m$ measured, the error of a row is $e = p/m - 1$. Rows that ask the same question vote once, with their middle error.
 # The tables drop the signs of these errors and print the median.
 #
-# **By hand.** A step of 9.4 ms is predicted, and 10.0 ms are measured. The error is $9.4 / 10.0 - 1 = -6\ \%$. Now take a published one: a page
+# **By hand.** A step of 9.4 ms is predicted, and 10.0 ms are measured. The error is $9.4 / 10.0 - 1 = -6\%$. Now take a published one: a page
 # on DeepSeek-V3, with all 64 logical cores of a trn2.48xlarge and graphs for 512 tokens. It prints four steps for four batches.
 
 # %%
@@ -125,7 +125,7 @@ charts.lines(
     color="line",
     log_y=True,
     caption="The prediction follows the page, the data sheet does not",
-    under="DeepSeek-V3 on trn2.48xlarge; the band is the 90 % interval of the prediction",
+    under="DeepSeek-V3 on trn2.48xlarge; the band is the 90% interval of the prediction",
 )
 
 # %% [markdown]
@@ -228,14 +228,14 @@ charts.table(
 #
 # ```{admonition} Answer
 # :class: dropdown
-# The median is 3.5 %, and the mean is 7.25 %. One bad row moves the mean and leaves the median as it is.
+# The median is 3.5%, and the mean is 7.25%. One bad row moves the mean and leaves the median as it is.
 # ```
 #
 # **2.** Nineteen errors with their page left out are $1, 2, \dots, 19$ percent. Which width covers nine of ten new ones?
 #
 # ```{admonition} Answer
 # :class: dropdown
-# The 18th of them, 18 %. A new error can lie at any of twenty places between, below or above the nineteen, and nine tenths of twenty are 18.
+# The 18th of them, 18%. A new error can lie at any of twenty places between, below or above the nineteen, and nine tenths of twenty are 18.
 # ```
 #
 # **3.** Ten pages of one author give a hundred rows, and one page of another gives one. Which page weighs most in the median, and why does

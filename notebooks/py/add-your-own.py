@@ -214,7 +214,7 @@ Markdown(f"Of all published rows, {known:,} can be asked, and {inside:.0%} of th
 #
 # ```{admonition} Answer
 # :class: dropdown
-# Reads take half of their time, 12 ms. The step takes 28 ms if nothing else hides behind the reads, which is 30 % less.
+# Reads take half of their time, 12 ms. The step takes 28 ms if nothing else hides behind the reads, which is 30% less.
 # ```
 #
 # **3.** You measure 90 ms where the band ends at 51 ms. What do you look at first?

@@ -211,11 +211,11 @@ for name, gib in {"trn3-nl32x2-pcie160": 9_216, "trn3-nl72x2-pcie160": 20_736}.i
 # ```
 #
 # **3.** A step spends half of its time on reads of HBM and half on software that does not depend on it. By how much does it grow if the bandwidth is
-# 4 % lower?
+# 4% lower?
 #
 # ```{admonition} Answer
 # :class: dropdown
-# The reads take $1/0.96 = 1.042$ times as long, so that the step grows by $2.1\ \%$.
+# The reads take $1/0.96 = 1.042$ times as long, so that the step grows by $2.1\%$.
 # ```
 
 # %% [markdown]

@@ -162,14 +162,14 @@ charts.table(pd.DataFrame(totals), caption="Printed totals of instances beside o
 # ## Problems
 #
 # **1.** The bandwidth of HBM is printed as 4.9 TB/s by one source and as 4.7 TB/s by another. By how much does a step change that
-# spends 60 % of its time on reads?
+# spends 60% of its time on reads?
 #
 # ```{admonition} Answer
 # :class: dropdown
 # The reads take $4.9/4.7 = 1.043$ times as long. The step grows by $0.6 \times 4.3\,\% = 2.6\,\%$.
 # ```
 #
-# **2.** An answer has an elasticity of −0.5 to a fact that is uncertain by 20 %. How uncertain is the answer from this fact alone?
+# **2.** An answer has an elasticity of −0.5 to a fact that is uncertain by 20%. How uncertain is the answer from this fact alone?
 #
 # ```{admonition} Answer
 # :class: dropdown

@@ -344,7 +344,7 @@ charts.ranges(
     y="ranks",
     color="stack",
     caption="A layer's unexplained time does not grow with the ranks",
-    under="Measured decode steps of dense models on Trainium2; bars hold 80 % of them",
+    under="Measured decode steps of dense models on Trainium2; bars hold 80% of them",
 )
 
 # %% [markdown]
@@ -359,7 +359,7 @@ charts.ranges(
 
 # %% [markdown]
 # **How long is the step before the first?** Prefill takes the whole prompt through the model at once. The weights now serve thousands of tokens, and the step waits for
-# compute instead. For $P$ tokens of the dense model in FP8 on one Trainium2 chip, at a share $\eta$ of 48 %, the products
+# compute instead. For $P$ tokens of the dense model in FP8 on one Trainium2 chip, at a share $\eta$ of 48%, the products
 # alone take this long. $N_l$ counts the layers without the head, which prefill runs for the last token only:
 #
 # $$ t = \frac{2\,N_l\,P}{n\,p\,\eta}

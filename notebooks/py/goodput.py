@@ -138,9 +138,9 @@ timelines.checkpoint_and_restart(tm.goodput(spec, chips, model=model, swap=swap,
 # With its optimizer the model makes a checkpoint of 6.5 TB. We assume that it is written in 6.2 s, and that a restart takes 546 s:
 #
 # $$ \begin{aligned} \tau^* &= \sqrt{2 \times 6.2 \times 11{,}135} = 371\ \text{s} \\
-#    \text{lost} &= \frac{6.2}{371} + \frac{371}{22{,}270} + \frac{546}{11{,}135} = 8.2\ \% \end{aligned} $$
+#    \text{lost} &= \frac{6.2}{371} + \frac{371}{22{,}270} + \frac{546}{11{,}135} = 8.2\% \end{aligned} $$
 #
-# Meta printed an effective training time of more than 90 %.
+# Meta printed an effective training time of more than 90%.
 
 # %% tags=["hide-input"]
 llama = tm.goodput("hgx-h100", 16_384, model="llama-3.1-405b", fleet="llama-3-h100")
@@ -242,14 +242,14 @@ charts.ranges(bars, x="lost_share", y="which", **said)
 #
 # ```{admonition} Answer
 # :class: dropdown
-# $1 - e^{-10/180} = 5.4$ %. The short form $R/M$ gives 5.6 %.
+# $1 - e^{-10/180} = 5.4$%. The short form $R/M$ gives 5.6%.
 # ```
 #
 # **2.** A checkpoint takes 20 s and the job is interrupted every 3.09 h. Which interval does Young advise, and what does it lose?
 #
 # ```{admonition} Answer
 # :class: dropdown
-# $\sqrt{2 \times 20 \times 11135} = 667$ s. Writing takes $20/667 = 3$ % of the time, and repeated work as much.
+# $\sqrt{2 \times 20 \times 11135} = 667$ s. Writing takes $20/667 = 3$% of the time, and repeated work as much.
 # ```
 #
 # **3.** A rack needs 8 switches per plane and has 10; each is out for a thousandth of the time. How often are more than two out? And how often
@@ -257,7 +257,7 @@ charts.ranges(bars, x="lost_share", y="which", **said)
 #
 # ```{admonition} Answer
 # :class: dropdown
-# $\binom{10}{3} \times 10^{-9} = 1.2 \times 10^{-7}$ of the time. Without spares it is $8 \times 0.001 = 0.8$ %.
+# $\binom{10}{3} \times 10^{-9} = 1.2 \times 10^{-7}$ of the time. Without spares it is $8 \times 0.001 = 0.8$%.
 # ```
 
 # %% [markdown]

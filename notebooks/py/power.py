@@ -155,7 +155,7 @@ flows.where_a_joule_goes(best.energy(**tables.settings(spec, assumed)))
 # ## An estimate by hand
 #
 # Take a decode step of Llama on Trainium3, for which we assume a TDP of 850 W. It does 147 TFLOP/s in MXFP8, where the engines are built for
-# $R = 1258$ in 16 bits. An 8-bit operation takes two thirds of the energy, and HBM is read at 49 % of its bandwidth. The fitted factors are
+# $R = 1258$ in 16 bits. An 8-bit operation takes two thirds of the energy, and HBM is read at 49% of its bandwidth. The fitted factors are
 # $a_f = 5.94$ and $a_m = 1.06$:
 #
 # $$ a = 5.94 \times 0.667 \times 147 / 1258 + 1.06 \times 0.49 = 0.46 + 0.52 = 0.98 . $$
@@ -232,7 +232,7 @@ chart = charts.scatter(
 tables.one_scale(chart, checked)
 
 # %% [markdown]
-# Here a fit has not seen the model. With its whole page left out half of the errors are below 20 %, as [How wrong are we?](accuracy.ipynb)
+# Here a fit has not seen the model. With its whole page left out half of the errors are below 20%, as [How wrong are we?](accuracy.ipynb)
 # shows. The law follows GPUs that draw more than 400 W. Below 400 W it predicts far too much. No point is a chip of AWS, because no such
 # measurement is published. That Trainium behaves alike is an assumption, which one run with a wall meter would replace.
 #
@@ -282,7 +282,7 @@ charts.ranges(bars, x="server_j_per_token", y="which", **said)
 # $1000 / (1.2 \times 1.5) = 555$ with outside air, and $1000 / (1.5 \times 1.5) = 444$ with chillers, which is a fifth less.
 # ```
 #
-# **3.** A chip is twice as fast as the one before it and does 40 % more work for each joule. What does it draw, if the older one drew 500 W?
+# **3.** A chip is twice as fast as the one before it and does 40% more work for each joule. What does it draw, if the older one drew 500 W?
 #
 # ```{admonition} Answer
 # :class: dropdown
@@ -295,10 +295,10 @@ charts.ranges(bars, x="server_j_per_token", y="which", **said)
 # ```{admonition} What AWS claims, and what follows from it
 # :class: dropdown
 # AWS compares UltraServers of Trainium3 with those of Trainium2. It claims 4.4 times the compute and up to 3 times the speed. It also claims
-# 4 times the efficiency and over 5 times the tokens per megawatt. The press adds 40 % less power for equal work.
+# 4 times the efficiency and over 5 times the tokens per megawatt. The press adds 40% less power for equal work.
 #
 # A speed $s$ and a work per joule $w$ imply the power $s/w$. Three times the speed at five times the tokens per megawatt is $3/5 = 0.6$ of
-# the power, which is 40 % less. So these three are one claim. A file below lists the largest sets of claims that can be true together
+# the power, which is 40% less. So these three are one claim. A file below lists the largest sets of claims that can be true together
 # within ten percent, and whether their watts meet the TDP that we assume.
 # ```
 #

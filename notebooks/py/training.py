@@ -61,7 +61,7 @@ tables.waterfall(gap, run)
 # %% [markdown]
 # The chart starts from *ideal* software, which loses nothing. Each bar replaces one ideal mechanism by a real one: first as it is in software
 # tuned by hand, then as it is in public software. **MFU** is the share of the peak that the model's work needs. It counts attention
-# that the mask hides, so ideal software, which skips that, can be above 100 %.
+# that the mask hides, so ideal software, which skips that, can be above 100%.
 #
 # ## The running case
 #
@@ -130,11 +130,11 @@ timelines.pipeline_bubble(stages=4, micro_batches=8, interleave=2)
 # ## An estimate by hand
 #
 # Llama has 69.5 billion parameters in matrices. With sequences of 8,192 tokens, a token takes $6 \times 69.5 + 64.4 = 481$ GFLOP, and two
-# trillion tokens take $9.63 \times 10^{23}$. The peak of 2,048 chips is $1.366 \times 10^{18}$ per second. At an MFU of 44 % that gives
+# trillion tokens take $9.63 \times 10^{23}$. The peak of 2,048 chips is $1.366 \times 10^{18}$ per second. At an MFU of 44% that gives
 #
 # $$ \frac{9.63 \times 10^{23}}{1.366 \times 10^{18} \times 0.44 \times 86{,}400} = 18.5 \text{ days.} $$
 #
-# Failures leave 97 % of the job's time, which makes 19.1 days in the calendar. The call prints 95.6 %, because it also counts the 32 spare
+# Failures leave 97% of the job's time, which makes 19.1 days in the calendar. The call prints 95.6%, because it also counts the 32 spare
 # chips that stand by. We charge them full power. A chip draws 558 W on average with its share of the server, and 636 W with the
 # overhead of the site (the PUE):
 #
@@ -163,7 +163,7 @@ assert abs(llama.site_j().value / 3.6e9 / mwh - 1) < 0.01
 charts.table(tables.spent(runs, owner, pricing), caption=f"{m.id} in the calendar, failures included", download="days")
 
 # %% [markdown]
-# The 558 W are 64 % of the provisioned power, as training servers of GPUs draw on average. [How many watts per chip, and how many
+# The 558 W are 64% of the provisioned power, as training servers of GPUs draw on average. [How many watts per chip, and how many
 # joules per token?](power.ipynb) derives other watts, of the operations and bytes of a decode step.
 #
 # An UltraServer joins four instances by NeuronLink. Fewer gradients then cross the slower network, so the same chips take fewer days.
@@ -209,7 +209,7 @@ charts.scatter(
 )
 
 # %% [markdown]
-# On Trainium2 the steps are of fine-tuning on single chips, and half of the predictions miss by more than 15 %. No step of Trainium2 on many
+# On Trainium2 the steps are of fine-tuning on single chips, and half of the predictions miss by more than 15%. No step of Trainium2 on many
 # chips was published, so nothing checks our answer itself, and its range is wide. The whole model is left out here. If only one page is left
 # out, the error is half as large ([How wrong are we?](accuracy.ipynb)). Two of our targets are missed: Trainium1, and FSDP on Hopper.
 #

@@ -316,7 +316,7 @@ def answer(errors: pd.DataFrame, question: str, chip: str) -> str:
     own, best, worst = rows.loc[question], rows.median_error.idxmin(), rows.median_error.idxmax()
     held = _held().get(question, np.nan)
     sure = (
-        f"Of all measured {_plural(question)}, {held:.0%} lie inside the 90 % band of their prediction. "
+        f"Of all measured {_plural(question)}, {held:.0%} lie inside the 90% band of their prediction. "
         if held == held
         else ""
     )

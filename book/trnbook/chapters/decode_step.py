@@ -88,7 +88,7 @@ def headline(step: Step, ideal: Step) -> Markdown:
     number = tuple(map(float, (step.time_s, *step.ends("time_s"))))
     sure = "**How sure?** Nine in ten measured steps of this kind should lie in the range in brackets."
     if share := float(step.overhead_s) / float(step.time_s):
-        sure += f" A fitted constant per layer takes {100 * share:.0f} % of the step, and nobody knows its cause."
+        sure += f" A fitted constant per layer takes {100 * share:.0f}% of the step, and nobody knows its cause."
     if step.stack.estimates:
         sure += f" The constants of the software, `{step.stack.id}`, are our own estimates."
     rival = f"software that loses nothing would take {_time(ideal)}"
@@ -128,7 +128,7 @@ def fastest(best: Choice) -> Markdown:
     said += f" It runs on {counted(float(best.chips), 'chip')} at batch {best.batch:g}."
     said += f" The mapping is {mapping or 'one rank'}."
     name, share = dominant_constant(best.step)
-    said += f" One fitted constant, `{name}`, takes {100 * float(share):.0f} % of its step." if name else ""
+    said += f" One fitted constant, `{name}`, takes {100 * float(share):.0f}% of its step." if name else ""
     return Markdown(said)
 
 

@@ -149,7 +149,7 @@ def test_the_card_has_the_numbers_of_the_case():
     card = serving.headline(best)
     assert f"**{best.tokens_per_s_per_chip:.0f} tokens/s per chip**" in card
     assert f"{best.ttft_s:.1f} s at the 99th percentile" in card
-    assert f"{100 * best.chance:.3g} % of the draws" in card
+    assert f"{best.chance:.0%} of the draws" in card
 
 
 def test_the_card_says_what_is_made_without_drafts():
