@@ -95,6 +95,16 @@ def _undrafted(undrafted: Sequence[Plan]) -> str:
     )
 
 
+def _own_software(best: Choice, undrafted: Sequence[Plan]) -> str:
+    """Return what the software of a plan makes without drafts, where other software makes more; else what is made."""
+    plain = [one.best for one in undrafted]
+    kept, same = drafts.keeping(plain), drafts.own(best, plain)
+    if not kept or same is kept[0] or same is None:
+        return f"{drafts.without(best, plain)} "
+    made, lies = format_digits(same.tokens_per_s_per_chip, 2), drafts.place(same.tokens_per_s_per_chip, best)
+    return f"Without them the plan's own software, `{best.stack.id}`, makes {made}, which is {lies}. "
+
+
 def _rests_on_drafts(best: Choice, undrafted: Sequence[Plan]) -> str:
     """Return what a figure assumes of drafts and what is made without them; empty where it has none."""
     if not undrafted:
@@ -102,7 +112,7 @@ def _rests_on_drafts(best: Choice, undrafted: Sequence[Plan]) -> str:
     once = " for one sequence at a time" if best.option.measured_batch == 1 else ""
     return (
         f"The figure rests on *drafts* by a small model. Their gain was measured{once}, and is assumed here. The draws "
-        f"do not vary it. {drafts.without(best, [one.best for one in undrafted])} "
+        f"do not vary it. {_own_software(best, undrafted)}"
     )
 
 
