@@ -176,15 +176,15 @@ def answer(
         .sort_values(SPENT[0], kind="stable")
     )
     least = others.iloc[0] if len(others) else None
-    power = facilities.power(chip)
+    power, place = facilities.power(chip), "One domain" if np.isnan(spec.racks) else "A rack"
     fields = "idle_share compute_activity hbm_activity chip_width host_w_per_chip server_ratio".split()
     estimates = *ledger.estimated(chip, "tdp_w", "idle_share"), *ledger.estimated(power, *fields)
     return Markdown(
         common.card(
             [float(mine[column]) for column in SPENT],
             f"energy per token of `{name}` at the server of {spec.name}, prompts included. The server then draws "
-            f"{_two(mine['server_w']):,.0f} W per chip on average. {'One domain' if np.isnan(spec.racks) else 'A rack'} "
-            f"of {chips:.0f} chips is provisioned at {provisioned}. A megawatt of the site holds {held} chips",
+            f"{_two(mine['server_w']):,.0f} W per chip on average. {place} of {chips:.0f} chips is provisioned at "
+            f"{provisioned}. A megawatt of the site holds {held} chips",
             unit="J/token",
             mark=mine["basis"],
             rival=f"{read_system(least.system).name} takes {least[SPENT[0]]:.2g} J/token" if least is not None else "",
@@ -325,7 +325,7 @@ def one_scale(chart: Any, points: pd.DataFrame) -> Any:
     for layer in chart.layer:
         for axis in ("x", "y"):
             layer.encoding[axis].scale = {"type": "log", "nice": False, "domain": ends}
-    return chart.properties(height=260)
+    return chart.properties(height=220)
 
 
 def described(points: pd.DataFrame) -> str:
