@@ -177,6 +177,25 @@ def cascade(step: Step) -> pd.DataFrame:
     return pd.DataFrame({"what": said, "part": table.part, "from_s": end_s - table.time_s, "time_s": end_s})
 
 
+NAMED = {"layers": "an unexplained constant"}  # parts of a step as a title calls them
+
+
+def claim(step: Step) -> str:
+    """Return as a title which two parts of a step are the longest.
+
+    Examples
+    --------
+    >>> claim(tm.decode_step("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=8), context=1000, efficiencies="ideal"))
+    'Weights and cache take most of the step'
+    """
+    table = parts({"step": step}).sort_values("time_s", ascending=False, kind="stable").head(2)
+    names = [NAMED.get(part.lower(), part.lower()) for part in table.part]
+    if table.time_s.iloc[0] > 0.5 * float(step.time_s) and table.time_s.iloc[1] < 0.1 * float(step.time_s):
+        names = names[:1]
+    said = " and ".join(names) + (" take" if len(names) > 1 or names[0].endswith("s") else " takes")
+    return f"{said[0].upper()}{said[1:]} most of the step"
+
+
 def _milliseconds(time_s: float) -> str:
     return f"{time_s / MS:.3g} ms" if time_s > 1e-9 else "hidden"
 
