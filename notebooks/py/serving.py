@@ -75,9 +75,6 @@ case.table("serving")
 # %% [markdown]
 # ## The idea: two kinds of work share the chips
 #
-# People send requests, which come when they like, wait in a queue and bring long prompts. How many of them a chip serves decides
-# what a token costs.
-#
 # **Prefill** reads the prompt. All of its tokens go through the model at once, so arithmetic limits it, and it ends with the
 # first token. **Decode** writes the answer, one token per step, so reading weights and caches limits it. All sequences share
 # the read of the weights. A server therefore decodes several at once, each in its own **slot**, and gives a slot to the next
@@ -256,7 +253,7 @@ charts.scatter(
     label="case",
     caption="Most servers lie near the line, some far above it",
     under="Throughput of servers with NeuronCores; each configuration counts once",
-).properties(height=160)
+).properties(height=150)
 
 # %% tags=["hide-input"]
 Markdown(tables.half_of(tables.errors()))
@@ -311,8 +308,8 @@ charts.table(
 # ```{admonition} Which of these numbers are estimates?
 # :class: dropdown
 # * **Step and prompt** have constants that were fitted to measurements. [How wrong are we?](accuracy.ipynb) says how well they predict.
-# * **The gain of drafts** is a ratio of two latencies that AWS's tutorial prints for one sequence: 19.69 ms without drafts and 5.39 ms with
-#   them. Both ran in BF16 on 64 ranks. The ratio counts the time of the drafts. We assume it for other formats, mappings and numbers of sequences.
+# * **The gain of drafts** is a ratio of two latencies that AWS's tutorial prints for one sequence: a mean of 19.69 ms without drafts, and a median of
+#   5.39 ms with them. Both ran in BF16 on 64 ranks. The ratio counts the time of the drafts. We assume it for other formats, mappings and numbers of sequences.
 # * **The server's own time**, $h$, is fitted to pages on vLLM. They leave anything from nothing to 120 ms, depending on the release.
 # * **Groups of attention.** With expert parallelism each group reads its own prompt at the same time. $P$ is then the time of one prompt in
 #   every group, divided by the number of groups.
