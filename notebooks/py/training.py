@@ -202,7 +202,7 @@ charts.scatter(
     highlight=["Trainium1", "Trainium2"],
     caption="Predictions follow measured steps; Trainium2 only on one chip",
     under="time of a step; above the line the prediction is too slow",
-).properties(height=180)
+).properties(height=150)
 
 # %% [markdown]
 # On Trainium2 the steps are of fine-tuning on single chips, and half of the predictions miss by more than 15%. No step of Trainium2 on many
