@@ -51,7 +51,7 @@ explorer.measured_and_predicted(
     on_chip,
     caption="Each point is one prediction of an unseen page",
     under=f"on the line it is right; {beyond} beyond the axes; hover for model and page",
-).properties(height=170)
+).properties(height=160)
 
 # %% [markdown]
 # A *page* is one web page, paper or log with measurements. A *configuration* is one question to the model: machine, software, model, batch and
@@ -127,7 +127,7 @@ charts.lines(
     log_y=True,
     caption="The prediction follows the page, the data sheet does not",
     under="DeepSeek-V3 on trn2.48xlarge; the band is the 90% interval of the prediction",
-)
+).properties(height=160)
 
 # %% [markdown]
 # The lowest line is what the data sheets alone allow. The prediction is a tenth too slow for larger batches, and more for one sequence.
