@@ -185,8 +185,8 @@ def claim(step: Step) -> str:
 
     Examples
     --------
-    >>> claim(tm.decode_step("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=8), context=1000, efficiencies="ideal"))
-    'Weights and cache take most of the step'
+    >>> claim(tm.decode_step("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=8), batch=1, context=1000))
+    'An unexplained constant and weights take most of the step'
     """
     table = parts({"step": step}).sort_values("time_s", ascending=False, kind="stable").head(2)
     names = [NAMED.get(part.lower(), part.lower()) for part in table.part]

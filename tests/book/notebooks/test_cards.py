@@ -10,7 +10,7 @@ from trnbook.chapters.common import card
 CARD = re.compile(
     r"> \*\*(?P<number>[^*\n]+)\*\*(?: \((?:(?P<low>[^;)]+) to (?P<high>[^;)]+?)(?:; |(?=\))))?"
     r"(?P<mark>measured|interpolated|extrapolated|ideal)?\))?: (?P<of>[^\n]+)\.\n>\n"
-    r"(?:> \*\*(?:(?:Next best|Ahead of it|In comparison|Compared with):\*\* (?P<rival>[^\n]+)"
+    r"(?:> \*\*(?:(?:Beside it|Next best|Ahead of it|In comparison|Compared with):\*\* (?P<rival>[^\n]+)"
     r"|No rival:\*\* (?P<alone>[^\n]+))\.\n>\n)?"
     r"> \*\*Proof:\*\* (?P<proof>[^\n]+?)(?:\.|(?<=\?))(?:\n\n(?P<more>.+))?",
     re.DOTALL,
