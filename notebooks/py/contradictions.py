@@ -43,7 +43,7 @@ charts.table(rows, caption="What each source prints or implies, and what we do w
 # A figure that nobody contradicts is simply used. Where sources disagree, we decide once, write down why, and keep what the others print. If
 # nothing decides, the figure stays *open*: one value leads, and the others become the ends of the band of every answer that uses it.
 #
-# Words are disputed too. An encyclopedia calls the racks of Trainium3 for rent, but EC2 lists none of them. So this book says *announced*.
+# Words are disputed too. An online encyclopedia says that the racks of Trainium3 can be rented, but EC2 lists none of them. So this book says *announced*.
 #
 # ## Find a disagreement
 #
@@ -56,8 +56,9 @@ charts.table(disputed, caption="Which source says what, and what we use", downlo
 # %% [markdown]
 # ## The bandwidth of Trainium3's memory
 #
-# AWS contradicts itself. Its architecture page prints 4.9 TB/s, and its totals of both UltraServers agree, though they are no
-# independent proof. Its guide for kernels prints 4.7 TB/s, and a profile that was taken on hardware implies about as much. With $n$ stacks of $k$ pins, the rate $r$ of a pin gives
+# Two pages of AWS disagree. The architecture page prints 4.9 TB/s, and AWS's totals of both UltraServers agree with it. They are no independent
+# proof, because somebody may have computed them from it. The guide for kernels prints 4.7 TB/s. A profile that was taken on hardware implies about
+# as much. With $n$ stacks of $k$ pins, the rate $r$ of a pin gives
 #
 # $$ b = \frac{n\,k\,r}{8} . $$
 #
@@ -101,7 +102,7 @@ for model in case.PROMISES:
         moves += tables.move(dispute, *plans, of=lambda plan: float(plan.energy().server_j_per_token))
 for model, where in ((model, where) for where in case.SYSTEMS[::2] for model in case.PROMISES):
     unknown += tables.software(tm.plan(model, case.request(model), systems=where).best)
-moved = tables.changes(moves)
+moved = tables.largest_first(tables.changes(moves))
 said = "Watts, lanes and one placeholder move the case most"
 chart = charts.bars(moved, "group", "change_in_percent", "model", caption=said, under=tables.MOVED)
 ten = charts.table(tables.ten(moved), caption="What others print, and how far the case moves", download="ten")
@@ -150,10 +151,10 @@ charts.lines(
 # 2. **Units.** GB stands for GiB, and GiB/s for GB/s. What a device lists decides.
 # 3. **One way or both.** A link rate may add both directions. We count lanes, and keep one direction.
 # 4. **Old editions.** A first page is replaced, and its figures live on elsewhere.
-# 5. **Another thing by the same name.** An encyclopedia calls the sum of all memory bandwidth the bandwidth of the fabric.
+# 5. **Another thing by the same name.** An online encyclopedia, listed in the sources, calls the sum of all memory bandwidth the bandwidth of the fabric.
 # 6. **Nobody publishes it.** Watts, prices and failure rates of a chip are inferred, and stay open.
 #
-# ## Which rules decide, and where do we break them?
+# ## Which rules decide, and where do we seem to break them?
 #
 # The first rule that applies decides. *One:* a figure must give the totals that are printed for whole instances. *Two:* what hardware lists beats what
 # is printed. *Three:* a vendor's page of today beats its older pages and all others. *Four:* what nothing decides stays open.
@@ -190,7 +191,7 @@ for name, gib in {"trn3-nl32x2-pcie160": 9_216, "trn3-nl72x2-pcie160": 20_736}.i
 # ```{admonition} Takeaway
 # :class: tip
 # Sources disagree often, and mostly by little. In the running case few disputed figures matter: the lanes between experts, the watts, and the bandwidth of
-# Trainium3's memory. What nobody knows of the software moves the case by a factor.
+# Trainium3's memory. What nobody knows of the software can move the case more than tenfold, up or down.
 # ```
 
 # %% [markdown]
@@ -211,11 +212,11 @@ for name, gib in {"trn3-nl32x2-pcie160": 9_216, "trn3-nl72x2-pcie160": 20_736}.i
 # ```
 #
 # **3.** A step spends half of its time on reads of HBM and half on software that does not depend on it. By how much does it grow if the bandwidth is
-# 4 % lower?
+# 4% lower?
 #
 # ```{admonition} Answer
 # :class: dropdown
-# The reads take $1/0.96 = 1.042$ times as long, so that the step grows by $2.1\ \%$.
+# The reads take $1/0.96 = 1.042$ times as long, so that the step grows by $2.1\%$.
 # ```
 
 # %% [markdown]

@@ -40,15 +40,15 @@ charts.bars(
     tables.by_ground(facts),
     "ground",
     "facts",
-    caption="What a fact rests on",
+    caption=tables.claim(facts),
     under="facts in use; our own estimates state their formula and mostly carry a range",
 )
 
 # %% [markdown]
 # ## Find a fact
 #
-# These are the facts in use for the chips of Trainium and the racks of the case, those on bandwidth of Trainium3 first. Type words, such as a chip
-# and a quantity.
+# These are the facts for the chips of Trainium and the racks of the case, in use or open, those on bandwidth of Trainium3 first. Type words, such as a
+# chip and a quantity. The letter of *confidence* is explained below.
 
 # %%
 used = tables.in_use(tm.facts())
@@ -89,7 +89,7 @@ charts.table(fields, caption="Fields of a chip, their ranges, and the facts behi
 #
 # $$E_i = \frac{\partial \ln y}{\partial \ln x_i}$$
 #
-# says which share of a small change of the fact arrives in the answer. An elasticity of minus one means that the answer falls in proportion, and zero
+# says how far the answer moves: if the fact grows by 1%, the answer grows by $E_i$ percent. An elasticity of minus one means that the answer falls in proportion, and zero
 # that the fact does not matter here. We measure it by asking the model again with the fact changed. Constants of software are changed in the same
 # way, because most of them are estimates. For the decode step of the running case:
 
@@ -162,14 +162,14 @@ charts.table(pd.DataFrame(totals), caption="Printed totals of instances beside o
 # ## Problems
 #
 # **1.** The bandwidth of HBM is printed as 4.9 TB/s by one source and as 4.7 TB/s by another. By how much does a step change that
-# spends 60 % of its time on reads?
+# spends 60% of its time on reads?
 #
 # ```{admonition} Answer
 # :class: dropdown
 # The reads take $4.9/4.7 = 1.043$ times as long. The step grows by $0.6 \times 4.3\,\% = 2.6\,\%$.
 # ```
 #
-# **2.** An answer has an elasticity of −0.5 to a fact that is uncertain by 20 %. How uncertain is the answer from this fact alone?
+# **2.** An answer has an elasticity of −0.5 to a fact that is uncertain by 20%. How uncertain is the answer from this fact alone?
 #
 # ```{admonition} Answer
 # :class: dropdown

@@ -52,7 +52,7 @@ charts.spans(
     "time_s",
     y="what",
     color="part",
-    caption="What one decode step spends its time on",
+    caption=tables.claim(step),
     under=tables.described(step),
 )
 
@@ -60,7 +60,7 @@ charts.spans(
 # A **decode step** runs the model once and adds a token to every sequence of the batch; a sequence is one prompt and its
 # answer. The step reads the **weights**, which all sequences share, and the **cache** of each sequence. **Compute** shows only
 # what the reads do not hide. **Exchanges** are messages between ranks. A rank is one of the cores that share the model, and TP
-# counts those that share each matrix. **Layers** is measured time per layer that we cannot explain. The answer is
+# counts those that share each matrix. **Layers** is a fitted time per layer whose cause nobody knows. A mixture has a second such constant, of its experts. The answer is
 # *extrapolated* where no measured step lies near.
 #
 # ## Why it matters
@@ -72,7 +72,8 @@ charts.spans(
 # $$ u = \frac{1}{t}, \qquad T = \frac{B}{t} . $$
 #
 # The two pull against each other. A larger batch makes the step longer, which every user notices, but less than in
-# proportion, which the owner likes. To see how much longer, we must know what the step is made of.
+# proportion, which the owner likes. To see how much longer, we must know what the step is made of. A section below answers [how
+# fast one user can be](#how-fast-can-one-user-be).
 #
 # ## The running case
 #
@@ -144,7 +145,7 @@ chip.decode_step_idea("llama-3.3-70b", tm.chip("trainium2"), context=4352, batch
 #
 # **Layers** add a constant $\tau$ each, which was fitted to measured steps:
 #
-# $$ t_0 = l\,\tau = 80 \times 162\ \mathrm{µs} = 12.9\ \mathrm{ms} . $$
+# $$ t_0 = l\,\tau = 80 \times 161.7\ \mathrm{µs} = 12.9\ \mathrm{ms} . $$
 #
 # Together they make 43.6 ms. The step of the case takes 44.7 ms, because it also checks drafts. Eight times as many tokens take
 # longer to exchange, while their work stays hidden behind the reads. The cell repeats the arithmetic, asks the package for the
@@ -233,8 +234,9 @@ tables.medians(errors, unseen)
 # ## What moves the answer: the constant of a layer
 #
 # The constant $\tau$ is the time of a layer that its reads, products and exchanges do not explain. A section after the problems
-# says what it is not. Nobody has published a step of Trainium3 with this software, so we use the constant of Trainium2. The next
-# cells take half and one and a half times the constants and plan again at each speed. Change `times` to try your own.
+# says what it is not. Nobody has published a step of Trainium3 with this software, so we use the constant of Trainium2. Mixtures
+# have a second constant of unknown cause, `expert_core_s`, which their experts add. The next cells take half of both and 1.5 times both, and plan again
+# at each speed. Change `times` to try your own.
 
 # %%
 rack, today, curves = "trn3-nl72x2-pcie160", tm.efficiencies("trainium3", used), []
@@ -262,7 +264,7 @@ charts.lines(
 
 # %% [markdown]
 # Look at the promise of the running case, 20 tokens/s per user, where the middle line has the value of the case. With half the
-# constants a chip makes more than twice as much, and with half more it makes almost nothing. A profile of one layer on
+# constants a chip makes more than twice as much, and with 1.5 times the constants it makes almost nothing. A profile of one layer on
 # Trainium3 would settle it.
 #
 # ### How fast can one user be?
@@ -288,7 +290,7 @@ tables.fastest(fastest)
 # ```{admonition} Takeaway
 # :class: tip
 # A decode step is weights and caches over bandwidth, plus exchanges that hide behind nothing, plus a constant for each layer.
-# More ranks shorten the first two only. Ask what the software adds to a layer before you ask what the chip reads.
+# More ranks shorten only the reads. Ask what the software adds to a layer before you ask what the chip reads.
 # ```
 #
 # ## Problems
@@ -344,7 +346,7 @@ charts.ranges(
     y="ranks",
     color="stack",
     caption="A layer's unexplained time does not grow with the ranks",
-    under="Measured decode steps of dense models on Trainium2; bars hold 80 % of them",
+    under="Measured decode steps of dense models on Trainium2; bars hold 80% of them",
 )
 
 # %% [markdown]
@@ -359,7 +361,7 @@ charts.ranges(
 
 # %% [markdown]
 # **How long is the step before the first?** Prefill takes the whole prompt through the model at once. The weights now serve thousands of tokens, and the step waits for
-# compute instead. For $P$ tokens of the dense model in FP8 on one Trainium2 chip, at a share $\eta$ of 48 %, the products
+# compute instead. For $P$ tokens of the dense model in FP8 on one Trainium2 chip, at a share $\eta$ of 48%, the products
 # alone take this long. $N_l$ counts the layers without the head, which prefill runs for the last token only:
 #
 # $$ t = \frac{2\,N_l\,P}{n\,p\,\eta}

@@ -34,7 +34,7 @@ from trnbook.chapters import power as tables
 from trnbook.chapters.power_claims import READINGS, claim_sets, largest
 from trnbook.chapters.power_rack import rack_power
 from trnbook.drawings import flows
-from trnbook.shared import case
+from trnbook.shared import case, choices
 
 promises = tables.promises(model, experts_model, tokens_per_s_per_user, input_tokens + output_tokens)
 machines, assumed = tables.machines([system, *systems], assume)
@@ -68,11 +68,14 @@ found = {(name, one.id): tm.plan(name, requests[name], one).best for name in req
 spent = {key: plan.energy(**tables.settings(plan.system, assumed)) for key, plan in found.items() if plan}
 drawn = {key: draws_of(found[key], e) for key, e in spent.items() if tables.known(found[key])}
 rows = pd.DataFrame(tables.row(*key, plan, spent.get(key), drawn.get(key)) for key, plan in found.items())
-tables.answer(rows, best, energy, assume)
+rack = None if np.isnan(spec.racks) else rack_power(spec)
+plain = {one: tm.plan(model, requests[model], spec, efficiencies=one).best for one in choices.undrafted(best)}
+undrafted = {one: c.energy(**tables.settings(spec, assumed)) for one, c in plain.items() if c and c.valid}
+tables.answer(rows, best, energy, assume, rack=rack, undrafted=undrafted)
 
 # %% tags=["hide-input"]
 charts.ranges(
-    rows.dropna(subset="server_j_per_token"),
+    rows.dropna(subset="server_j_per_token").sort_values("server_j_per_token", kind="stable"),
     x="server_j_per_token",
     y="system",
     color="model",
@@ -87,12 +90,13 @@ charts.ranges(
 # %%
 plans = {one.id: found[model, one.id] for one in machines if tables.known(found[model, one.id])}
 energies = {name: plan.energy(**tables.settings(plan.system, assumed)) for name, plan in plans.items()}
-said = "Watts per chip, kW per rack and chips per megawatt"
+said = "Watts per chip, and what is provisioned for a rack and a megawatt"
 charts.table(tables.sites(plans, energies), caption=said, download="sites")
 
 # %% [markdown]
-# Drawn power is that of the decode step alone. In parentheses all inputs stand at their low or at their high ends. The rack of trn2.48xlarge
-# holds two instances with 32 chips. A system whose racks no source counts is one server or domain.
+# Drawn power is that of the decode step alone; prompts keep the chip busier. In parentheses all inputs stand at their low or at their high ends.
+# What is provisioned for a rack is all IT of its chips, with storage, network and reserve. For GB200 NVL72 that is more than the 120 kW that are
+# printed for the rack alone. The rack of trn2.48xlarge holds two instances with 32 chips. A system whose racks no source counts is one server or domain.
 #
 # ## The running case
 #
@@ -105,9 +109,8 @@ case.table("power")
 # %% [markdown]
 # ## Why the question matters
 #
-# A data centre is built for a number of megawatts, which often cannot grow for years. What a megawatt makes depends on the chips
-# that it holds and on the joules of each token. The bill for electricity is the smaller worry: capital costs more, as [the chapter on
-# cost](cost.ipynb) shows.
+# A data centre is built for a number of megawatts, which often cannot grow for years. The bill for electricity is the smaller worry: capital
+# costs more, as [What does a token cost, and who wins?](cost.ipynb) shows.
 #
 # Two kinds of watts must not be mixed. **Drawn** power flows while the work is done, and decides the energy of a token. **Provisioned** power
 # is set aside, used or not, and decides how many chips a site holds.
@@ -129,20 +132,15 @@ flows.where_a_joule_goes(best.energy(**tables.settings(spec, assumed)))
 #
 # $$ E = \frac{P}{r}, \qquad E = \frac{n_\text{in}}{n_\text{out}}\, E_\text{prompt} + E_\text{decode} . $$
 #
-# Inside the chip a step takes energy for four things. Idle power $P_0$ flows for the whole time $t$. Each of $W$ operations takes an energy
-# $e_f$, each of $Q$ bytes from HBM takes $e_m$, and each of $L$ bytes over links takes $e_l$:
-#
-# $$ E_\text{step} = P_0\,t + e_f W + e_m Q + e_l L . $$
-#
-# Idle power makes slow software expensive, because a chip that waits draws it too. Links take little, and measurements of whole chips cannot
-# separate it. A chip also has a limit, its *thermal design power* (TDP). Near it clocks give way, and a hyperbolic
-# tangent bends the activity $a$ towards the limit:
+# A chip has an idle power, which flows while it waits too, so that slow software is expensive. It also has a limit, its *thermal design
+# power* (TDP). Near it clocks give way, and a hyperbolic tangent bends the activity $a$ towards the limit:
 #
 # $$ P_\text{chip} = P_\text{TDP}\,\bigl(i + (1 - i)\tanh a\bigr), \qquad a = a_f\, \rho\, \frac{F}{R} + a_m \frac{Q}{t\,b} . $$
 #
-# The first law names the uses, and the second is the one that the library computes. $i$ is the share drawn at idle, $F$ the rate of
-# operations and $b$ the bandwidth of HBM. $R$ is the rate of 16-bit operations that the engines' power is built for: the largest of a
-# chip's peaks, each times its bits over 16. On Trainium3 that is half the peak in MXFP8, and more than the peak in BF16. $\rho$ compares the energy of an operation in a narrow format with that of one in 16 bits. The factors $a_f$ and $a_m$ are
+# Here $i$ is the share drawn at idle, $F$ the rate of operations, $Q$ the bytes from HBM in a step of the time $t$, and $b$ the bandwidth of HBM.
+# $R$ is the rate of 16-bit operations that the engines' power is built for. Trainium3 does 2,517 TFLOP/s in MXFP8, which is as much work as
+# $2517 \times 8/16 = 1258$ in 16 bits. That is more than its peak in BF16, so $R$ is 1,258. In general $R$ is the largest of a chip's peaks, each times
+# its bits over 16. $\rho$ compares the energy of an operation in a narrow format with that of one in 16 bits. The factors $a_f$ and $a_m$ are
 # the same for all chips. They were fitted to GPUs whose watts were measured.
 #
 # Around the chip stand supplies with a factor $s$, and a host. A site draws more than its IT by the *power usage effectiveness*, PUE:
@@ -155,7 +153,7 @@ flows.where_a_joule_goes(best.energy(**tables.settings(spec, assumed)))
 # ## An estimate by hand
 #
 # Take a decode step of Llama on Trainium3, for which we assume a TDP of 850 W. It does 147 TFLOP/s in MXFP8, where the engines are built for
-# $R = 1258$ in 16 bits. An 8-bit operation takes two thirds of the energy, and HBM is read at 49 % of its bandwidth. The fitted factors are
+# $R = 1258$ in 16 bits. An 8-bit operation takes two thirds of the energy, and HBM is read at 49% of its bandwidth. The fitted factors are
 # $a_f = 5.94$ and $a_m = 1.06$:
 #
 # $$ a = 5.94 \times 0.667 \times 147 / 1258 + 1.06 \times 0.49 = 0.46 + 0.52 = 0.98 . $$
@@ -198,7 +196,7 @@ charts.table(tables.of_the_case(lines), caption=said, download="case-joules")
 # The first table of this page has both. More is provisioned than is drawn, because a rack must survive its worst minute, and because storage, network and reserve need power
 # too. For AWS chips we assume the same ratio of provisioned power to TDP as for GB200 NVL72, the one rack with a scale-up switch for which it is
 # printed. Racks cooled by liquid stand at a site with chillers, others at one cooled by outside air. PUE of the hottest day is an
-# analyst's estimate, and it alone makes NL72x2 hold fewer chips per megawatt than NL32x2. AWS prints that of a year.
+# analyst's estimate, and it alone makes NL72x2 hold fewer chips per megawatt than NL32x2. AWS prints only the yearly PUE.
 
 # %% tags=["hide-input"]
 large, small = (
@@ -209,7 +207,7 @@ assert 2.3 < min(small.values()) < max(small.values()) < 3.8
 
 # %% [markdown]
 # AWS claims over five times the tokens per megawatt for Trainium3 than for Trainium2. On public software we find no gain at all for Llama: both
-# racks of Trainium3 make fewer tokens per megawatt than Trainium2, though the ranges overlap widely. For DeepSeek-V3 we find between two and
+# racks of Trainium3 make fewer tokens per megawatt than Trainium2, though the ranges in the first table overlap. For DeepSeek-V3 we find between two and
 # four times as many.
 #
 # ## Check against watts that were measured
@@ -229,11 +227,11 @@ chart = charts.scatter(
     caption=tables.described(checked),
     under="watts per chip; on the line a prediction is exact",
 )
-tables.one_scale(chart, checked)
+display(tables.one_scale(chart, checked), tables.at_low_watts(checked))
 
 # %% [markdown]
-# Here a fit has not seen the model. With its whole page left out half of the errors are below 20 %, as [How wrong are we?](accuracy.ipynb)
-# shows. The law follows GPUs that draw more than 400 W. Below 400 W it predicts far too much. No point is a chip of AWS, because no such
+# Here a fit has not seen the model. With its whole page left out half of the errors are below 20%, as [How wrong are we?](accuracy.ipynb)
+# shows. The law follows GPUs that are busy, and predicts too much where a GPU draws little. No point is a chip of AWS, because no such
 # measurement is published. That Trainium behaves alike is an assumption, which one run with a wall meter would replace.
 #
 # ## What moves the answer
@@ -254,14 +252,13 @@ charts.ranges(bars, x="server_j_per_token", y="which", **said)
 #
 # ## What is left out
 #
-# Idle hours between requests draw power that no token pays here, and chips that a mapping leaves idle draw nothing. Power caps, clocks that
-# follow the load and warm summers have no term.
+# Idle hours, chips that a mapping leaves idle, power caps, clocks that follow the load and warm summers have no term.
 
 # %% [markdown]
 # ```{admonition} Takeaway
 # :class: tip
-# Ask of every joule where the meter stood and how fast each user was served. A chip that waits for its software draws most of its power all
-# the same. Provisioned watts, not drawn ones, decide how many chips a site holds.
+# Ask of every joule where the meter stood and how fast each user was served. A chip that waits for its software draws its idle power
+# all the same, and makes no tokens meanwhile. Provisioned watts, not drawn ones, decide how many chips a site holds.
 # ```
 
 # %% [markdown]
@@ -282,7 +279,7 @@ charts.ranges(bars, x="server_j_per_token", y="which", **said)
 # $1000 / (1.2 \times 1.5) = 555$ with outside air, and $1000 / (1.5 \times 1.5) = 444$ with chillers, which is a fifth less.
 # ```
 #
-# **3.** A chip is twice as fast as the one before it and does 40 % more work for each joule. What does it draw, if the older one drew 500 W?
+# **3.** A chip is twice as fast as the one before it and does 40% more work for each joule. What does it draw, if the older one drew 500 W?
 #
 # ```{admonition} Answer
 # :class: dropdown
@@ -295,16 +292,23 @@ charts.ranges(bars, x="server_j_per_token", y="which", **said)
 # ```{admonition} What AWS claims, and what follows from it
 # :class: dropdown
 # AWS compares UltraServers of Trainium3 with those of Trainium2. It claims 4.4 times the compute and up to 3 times the speed. It also claims
-# 4 times the efficiency and over 5 times the tokens per megawatt. The press adds 40 % less power for equal work.
+# 4 times the efficiency and over 5 times the tokens per megawatt. The press adds 40% less power for equal work.
 #
 # A speed $s$ and a work per joule $w$ imply the power $s/w$. Three times the speed at five times the tokens per megawatt is $3/5 = 0.6$ of
-# the power, which is 40 % less. So these three are one claim. A file below lists the largest sets of claims that can be true together
+# the power, which is 40% less. So these three are one claim. A file below lists the largest sets of claims that can be true together
 # within ten percent, and whether their watts meet the TDP that we assume.
 # ```
 #
 # ```{admonition} Two estimates of a chip's watts
 # :class: dropdown
-# Energies of operations and bytes from papers, added up with static power, give about half of what the fitted law gives. They cover
+# The power of a chip can also be added up. Static power $P_0$ flows for the whole time $t$. Each of $W$ operations takes an energy $e_f$, each of $Q$
+# bytes from HBM takes $e_m$, and each of $L$ bytes over links takes $e_l$:
+#
+# $$ E_\text{step} = P_0\,t + e_f W + e_m Q + e_l L . $$
+#
+# Links take little, and measurements of whole chips cannot separate it.
+#
+# Energies from papers, added up like this, give about half of what the fitted law gives. They cover
 # arithmetic and arrays alone: clocks, control, regulators and what moves between units are in no published figure. The answer takes
 # the fitted law, and the files below have both.
 # ```

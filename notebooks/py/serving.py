@@ -60,8 +60,8 @@ charts.lines(
     log_x=True,
     log_y=True,
     caption="Speed for users and prompts both cost throughput",
-    under=f"{m.id} on {spec.name}, public software; all promises are kept",
-).properties(height=200)
+    under=f"{m.id} on {spec.name}, public software; speeds are means per user",
+).properties(height=180)
 
 # %% [markdown]
 # ## The running case
@@ -74,9 +74,6 @@ case.table("serving")
 
 # %% [markdown]
 # ## The idea: two kinds of work share the chips
-#
-# A decode step says how long a user waits for one token. Nobody buys steps, though. People send requests, which come when they
-# like, wait in a queue and bring long prompts. How many of them a chip can serve decides what a token costs.
 #
 # **Prefill** reads the prompt. All of its tokens go through the model at once, so arithmetic limits it, and it ends with the
 # first token. **Decode** writes the answer, one token per step, so reading weights and caches limits it. All sequences share
@@ -93,11 +90,15 @@ timelines.prefill_and_decode("llama-3.3-70b", "trn2.48xlarge", tm.Mapping(tp=4),
 #
 # ## The equations
 #
-# A table after the problems lists all symbols. A step takes the time $t$ for $B$ slots and gives each of them $E$ tokens. That is one, or more with *drafts*: tokens that a small
-# model guesses and the large one checks in a single step. A prompt takes the time $P$. Requests arrive at the rate $\lambda$,
-# each for an answer of $o$ tokens. Prompts take the share $\rho$ of the time, and decode has the rest. A token that alone takes
-# $t/E$ therefore takes longer, and this longer time $\tau$ is TPOT. **Little's law** says that the number of customers in a shop is
-# the rate at which they come times the time that they stay. A request stays for $o$ tokens, so $n$ slots are in use:
+# * A step takes the time $t$ for $B$ slots, and a prompt $P$. Requests for answers of $o$ tokens arrive at the rate $\lambda$.
+# * $E$ says how many times as fast an answer gets by *drafts*, which are tokens that a small model guesses and the large one
+#   checks in a single step. Without drafts $E$ is one.
+# * Prompts take the share $\rho$ of the time, and decode has the rest. If two prompts of 0.2 s come each second, $\rho$ is 0.4.
+# * Without prompts a token takes $t/E$. With them it takes $\tau$, the TPOT. If $\rho$ is 0.4, then 12 ms become
+#   $12 / 0.6 = 20$ ms. $\tau$ is a mean, and so is the promise: a single gap with a prompt in it is longer.
+#
+# **Little's law** says that the number of customers in a shop is the rate at which they come times the time that they stay.
+# A request stays for $o$ tokens, so $n$ slots are in use. A table after the problems lists all symbols.
 #
 # $$ \rho = \lambda P, \qquad \tau = \frac{t}{E\,(1 - \rho)}, \qquad n = \lambda\,o\,\tau . $$
 #
@@ -112,12 +113,18 @@ timelines.prefill_and_decode("llama-3.3-70b", "trn2.48xlarge", tm.Mapping(tp=4),
 # $$ T = \frac{o}{C}\,\min(\lambda_{\max},\ \lambda_v) . $$
 #
 # This is the throughput of whole requests whose promise is kept, also called *goodput*. A figure for decode
-# alone, $B E / (C\,t)$, leaves the prompts out. **The first token** waits in the queue for the prefill. If equal prompts arrive at random,
+# alone, $B E / (C\,t)$, leaves the prompts out.
+#
+# **The first token** waits for the prompts ahead of it. If equal prompts arrive at random,
 # the share $\rho$ finds the server busy, and waits $P / (2\,(1 - \rho))$ on average. We assume that these waits are exponential. The
 # check below compares that with measured queues. $W_q$ is the wait that a share $q$ of all prompts does not exceed. Then come the
 # prompt, on average half a step that is under way, and the server's own time $h$:
 #
 # $$ W_q = \frac{P}{2\,(1 - \rho)}\,\ln\frac{\rho}{1 - q}, \qquad \mathrm{TTFT}_q = W_q + P + \tfrac{1}{2}\,t + h . $$
+#
+# **The wait for a slot is not in it.** The planned load keeps all slots busy, or nearly so. A request that finds none free waits until
+# an answer ends. TTFT holds where each user has a slot and sends the next request when the last is answered, or behind a router that
+# knows a free slot among many replicas. A single server with random arrivals must run below this load.
 #
 # ## An estimate by hand
 #
@@ -145,8 +152,9 @@ assert f"{wait:.1f} {wait + P + t / 2 + 0.060:.1f} {t / plain.time_s - 1:.1%}" =
 #
 # `tm.plan` tries mappings, batches, formats and documented software, and returns what makes most per chip while the promise
 # holds. `tm.serve` describes the same server at other rates, here up to the one that fills all slots. For a model of your own, set
-# `model` to the path of its `config.json`, in the cell of `notebooks/serving.ipynb` that begins `model: str =`. The card, the
-# curves and the table of changes then follow it. The drawing, the estimate by hand and the running case stay as they are.
+# `model` to the path of its `config.json`, in the cell of `notebooks/serving.ipynb` that begins `model: str =`, and choose
+# *Run All Cells*. The card, the curves and the table of changes follow your model. The drawing, the estimate by hand and the
+# running case stay as they are. [How do I add my own model, price, chip or measurement?](add-your-own.ipynb) shows more.
 
 # %%
 best = tm.plan(m, tm.Request(**usual), spec, **chosen).best
@@ -165,11 +173,12 @@ charts.lines(
     log_y=True,
     caption="Load delays first tokens more than later ones",
     under=f"{m.id} on {spec.name}: one replica, up to the rate that fills it",
-).properties(height=240)
+).properties(height=165)
 
 # %% [markdown]
-# Each further token takes longer, because more prompts come in between. The first token of an unlucky request takes much longer,
-# because it waits behind other prompts. The planned load ends where the mean meets the promise, or where all slots are full.
+# Each further token takes longer, because more prompts come in between. The median of the first token is flat while prompts take less than half of
+# the time. More than half of the requests then find no other prompt, and all prompts take equally long. An unlucky request waits behind several prompts,
+# so its first token takes much longer. The planned load ends where the mean meets the promise, or where all slots are full.
 #
 # ## Our lines of the running case
 #
@@ -197,12 +206,10 @@ charts.table(lines, caption="What each server does at its planned load", downloa
 #
 # $$ E = 1 + a + a^2 + \dots + a^d = \frac{1 - a^{d+1}}{1 - a} . $$
 #
-# This pays because a step mostly reads. Our Llama drafts seven tokens, and checking them lengthens its step by 2.6 %. AWS measured
-# the gain in BF16 on 64 ranks with one sequence, and we assume the same in this plan. Most of Llama's throughput rests on this.
-# **Prefill apart** (disaggregation) gives the prompts chips of their own, which send the finished cache over the network. Then no step
-# waits. Replicas of prefill and decode keep pace with each other in the ratio
-#
-# $$ \frac{n_P}{n_D} = \frac{P\,B}{o\,t/E} . $$
+# This pays because a step mostly reads. Our Llama drafts seven tokens, and checking them lengthens its step by 2.6%. Its $E$ is the
+# ratio of two latencies that AWS measured in BF16 on 64 ranks with one sequence. We assume the same in this plan. Most of Llama's throughput
+# rests on this.
+# **Prefill apart** (disaggregation) gives the prompts chips of their own, so that no step waits. The ratio of both is in Evidence.
 #
 # Each row of the table changes one thing and plans again. Add a row of yours.
 
@@ -226,12 +233,12 @@ rows = [
 charts.table(pd.DataFrame(rows), caption="The plan with one thing changed", download="changes")
 
 # %% [markdown]
-# A slower promise leaves time for more slots and prompts. Users may share half of a prompt, such as a system prompt, so that it is cached.
+# A slower promise leaves more of the time to prompts, or to a step with more slots. Users may share half of a prompt, such as a system prompt, so that it is cached.
 # We leave out requests of mixed lengths, where a long prompt delays the short ones behind it. We also leave out sequences that a full memory drops and begins again.
 #
 # ## Check against numbers that are not ours
 #
-# People publish how many tokens per second their servers make. No fit has read these throughputs, but some of their pages also
+# No fit has read these published throughputs, but some of their pages also
 # hold decode steps or prompts that a fit has read. A point above the line is a server that we predict to be faster than it was.
 
 # %%
@@ -246,14 +253,14 @@ charts.scatter(
     label="case",
     caption="Most servers lie near the line, some far above it",
     under="Throughput of servers with NeuronCores; each configuration counts once",
-).properties(height=180)
+).properties(height=150)
 
 # %% tags=["hide-input"]
 Markdown(tables.half_of(tables.errors()))
 
 # %% [markdown]
-# The largest errors have the same sign: mixtures of experts on new software ran several times slower than we predict. [How wrong
-# are we?](accuracy.ipynb) lists them all, and counts servers of other chips too.
+# In the largest errors mixtures of experts on new software ran several times slower than we predict. [How wrong are we?](accuracy.ipynb)
+# lists them all.
 
 # %% [markdown]
 # ```{admonition} Takeaway
@@ -301,11 +308,15 @@ charts.table(
 # ```{admonition} Which of these numbers are estimates?
 # :class: dropdown
 # * **Step and prompt** have constants that were fitted to measurements. [How wrong are we?](accuracy.ipynb) says how well they predict.
-# * **The gain of drafts** is a ratio of two latencies that AWS's tutorial prints for one sequence: 19.69 ms without drafts and 5.39 ms with
-#   them. Both ran in BF16 on 64 ranks. The ratio counts the time of the drafts. We assume it for other formats, mappings and numbers of sequences.
+# * **The gain of drafts** is a ratio of two latencies that AWS's tutorial prints for one sequence: a mean of 19.69 ms without drafts, and a median of
+#   5.39 ms with them. Both ran in BF16 on 64 ranks. The ratio counts the time of the drafts. We assume it for other formats, mappings and numbers of sequences.
 # * **The server's own time**, $h$, is fitted to pages on vLLM. They leave anything from nothing to 120 ms, depending on the release.
 # * **Groups of attention.** With expert parallelism each group reads its own prompt at the same time. $P$ is then the time of one prompt in
 #   every group, divided by the number of groups.
+# * **Prefill apart.** Its chips send the finished cache over the network. Replicas of prefill and decode keep pace with each other in the ratio
+#
+#   $$ \frac{n_P}{n_D} = \frac{P\,B}{o\,t/E} . $$
+#
 # * **A static batch** waits until it is full, and then runs to its end. It fills at $B / (P_B + (o - 1)\,t)$, where $P_B$ is the time of all
 #   its prompts at once. `tm.serve(..., batching="static")` has its times.
 # ```

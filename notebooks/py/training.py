@@ -18,7 +18,7 @@ tokens: float = 2e12
 seq: int = 8192
 global_batch: int = 2048
 system: str = "trn2.48xlarge"
-systems: list[str] = ["trn2-ultraserver", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160"]
+systems: list[str] = ["trn2-ultraserver", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160", "hgx-h100", "hgx-b200"]
 chips: int = 2048
 precision: str = "bf16"
 owner: str = "hyperscaler"
@@ -61,7 +61,7 @@ tables.waterfall(gap, run)
 # %% [markdown]
 # The chart starts from *ideal* software, which loses nothing. Each bar replaces one ideal mechanism by a real one: first as it is in software
 # tuned by hand, then as it is in public software. **MFU** is the share of the peak that the model's work needs. It counts attention
-# that the mask hides, so ideal software, which skips that, can be above 100 %.
+# that the mask hides, so ideal software, which skips that, can be above 100%.
 #
 # ## The running case
 #
@@ -73,8 +73,7 @@ case.table("training")
 # %% [markdown]
 # ## Why the question matters
 #
-# A training run occupies thousands of chips for weeks. Its length, energy and bill are settled before it starts, by the choice of chips,
-# software, and how to cut the model.
+# A training run occupies thousands of chips for weeks. The choice of chips, software and mapping settles its length and bill.
 #
 # ## The idea: work, and what waits for it
 #
@@ -103,7 +102,7 @@ timelines.micro_batch_of_training(step)
 #
 # **Utilisation.** *MFU*, model FLOP utilisation, is the model's work $F_1$ in a step of $t$ seconds over the peak $P$ of $n$ chips. *HFU* counts
 # the FLOP $F_h$ that are executed: more where layers are computed twice, fewer where attention skips what its mask hides. Of the
-# calendar, failures leave the useful share $g$ ([goodput](goodput.ipynb)), which gives the days $d$:
+# calendar, failures leave the useful share $g$ ([What is lost to failures?](goodput.ipynb)), which gives the days $d$:
 #
 # $$ \text{MFU} = \frac{F_1}{t\,n\,P}, \qquad \text{HFU} = \frac{F_h}{t\,n\,P}, \qquad d = \frac{F}{86{,}400 \cdot n\,P \cdot \text{MFU} \cdot g} . $$
 #
@@ -130,12 +129,12 @@ timelines.pipeline_bubble(stages=4, micro_batches=8, interleave=2)
 # ## An estimate by hand
 #
 # Llama has 69.5 billion parameters in matrices. With sequences of 8,192 tokens, a token takes $6 \times 69.5 + 64.4 = 481$ GFLOP, and two
-# trillion tokens take $9.63 \times 10^{23}$. The peak of 2,048 chips is $1.366 \times 10^{18}$ per second. At an MFU of 44 % that gives
+# trillion tokens take $9.63 \times 10^{23}$. The peak of 2,048 chips is $1.366 \times 10^{18}$ per second. At an MFU of 44% that gives
 #
 # $$ \frac{9.63 \times 10^{23}}{1.366 \times 10^{18} \times 0.44 \times 86{,}400} = 18.5 \text{ days.} $$
 #
-# Failures leave 97 % of the job's time, which makes 19.1 days in the calendar. The call prints 95.6 %, because it also counts the 32 spare
-# chips that stand by. We charge them full power. A chip draws 558 W on average with its share of the server, and 636 W with the
+# Failures leave 97% of the job's time, which makes 19.1 days in the calendar. With the 32 idle spares counted, 95.6% of chip time is
+# useful. A spare is what is repaired as a whole: here an instance of 16 chips, and on Trainium3 a tray of few. We charge spares full power. A chip draws 558 W on average with its share of the server, and 636 W with the
 # overhead of the site (the PUE):
 #
 # $$ E = 19.1 \times 24\ \text{h} \times 2{,}080 \times 0.636\ \text{kW} = 606 \text{ MWh.} $$
@@ -157,16 +156,13 @@ assert abs(llama.site_j().value / 3.6e9 / mwh - 1) < 0.01
 # ## Days, energy and dollars
 #
 # The same question for each system, in the format asked for and in eight bits. Each has as many chips as make whole racks; a dash means that
-# nobody rents the system out yet.
+# nobody rents the system out yet. GPUs run their vendor's public software, Megatron-Core.
 
 # %%
 charts.table(tables.spent(runs, owner, pricing), caption=f"{m.id} in the calendar, failures included", download="days")
 
 # %% [markdown]
-# The 558 W are 64 % of the provisioned power, as training servers of GPUs draw on average. [How many watts per chip, and how many
-# joules per token?](power.ipynb) derives other watts, of the operations and bytes of a decode step.
-#
-# An UltraServer joins four instances by NeuronLink. Fewer gradients then cross the slower network, so the same chips take fewer days.
+# The 558 W are 64% of the provisioned power, as training servers of GPUs draw on average. An UltraServer joins four instances by NeuronLink. Fewer gradients then cross the slower network, so the same chips take fewer days.
 # In 16 bits Trainium3 has hardly more peak than Trainium2, and gains by memory and links. In MXFP8 its peak is nearly four times as high, but
 # a step gains less, because scores, norms and exchanges stay wider. No run in eight bits was measured on any Trainium, and whether a
 # model learns as well in them is not modelled here.
@@ -191,7 +187,7 @@ charts.table(tables.policies(steps), caption="GiB of the fullest rank, and the M
 # ## Check: steps and runs that were measured
 #
 # We found 212 published steps whose model, mapping and time are known. Each is predicted by a fit that has *not seen its model*, or by
-# constants to which its group added nothing.
+# constants that were fitted to other kinds of steps.
 
 # %% tags=["hide-input"]
 measured = tables.measured()
@@ -206,12 +202,12 @@ charts.scatter(
     highlight=["Trainium1", "Trainium2"],
     caption="Predictions follow measured steps; Trainium2 only on one chip",
     under="time of a step; above the line the prediction is too slow",
-)
+).properties(height=150)
 
 # %% [markdown]
-# On Trainium2 the steps are of fine-tuning on single chips, and half of the predictions miss by more than 15 %. No step of Trainium2 on many
+# On Trainium2 the steps are of fine-tuning on single chips, and half of the predictions miss by more than 15%. No step of Trainium2 on many
 # chips was published, so nothing checks our answer itself, and its range is wide. The whole model is left out here. If only one page is left
-# out, the error is half as large ([How wrong are we?](accuracy.ipynb)). Two of our targets are missed: Trainium1, and FSDP on Hopper.
+# out, the error is half as large ([How wrong are we?](accuracy.ipynb)).
 #
 # Whole runs are a harder test. We use tokens, batch and chips alone, and count DeepSeek's H800 as H100. Printed days are chip-hours, with later
 # phases in them. Ours are the steps, and the failures that [What is lost to failures?](goodput.ipynb) predicts.

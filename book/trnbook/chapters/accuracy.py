@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from trnbook.chapters import common
+from trnbook.charts.tables import percent
 from trnbook.shared.errors import (
     ANY,
     CHIPS,
@@ -75,6 +76,8 @@ def points(rows: pd.DataFrame) -> pd.DataFrame:
         measured=np.where(turned, made / rows.measured, rows.measured),
         predicted=np.where(turned, made / predicted, predicted),
     )
+    scale = np.where(rows.question.map(QUESTIONS).eq("ms"), 1 / MS, 1.0)
+    drawn = drawn.assign(measured=drawn.measured * scale, predicted=drawn.predicted * scale)
     other_unit = r"^(?:kernel-(?!time)|collective-busbw|served-requests)"
     return drawn[~drawn.meaning.str.contains(other_unit) & (drawn.predicted > 0) & drawn.question.ne(OTHER)]
 
@@ -133,11 +136,11 @@ def questions(validated: pd.DataFrame, left: pd.DataFrame) -> pd.DataFrame:
         "fitted_median_error": fitted,
         "share_inside_its_band": _held(),
         "median_error_of_a_simple_regression": _naive(),
-        "share_by_which_repeats_differ": apart[apart > 1e-6].groupby("question").median(),
+        "spread of repeats": apart[apart > 1e-6].groupby("question").median().map(lambda x: percent(x, "")),
     }
     order = ["configurations", "pages", "fitted_median_error", "left_out_median_error", "p90_error", *list(columns)[1:]]
     named = table.rename(columns={"median_error": "left_out_median_error"}).assign(**columns)
-    return named.reindex(list(QUESTIONS))[order].reset_index()
+    return named.reindex(list(QUESTIONS))[order].fillna({"spread of repeats": ""}).reset_index()
 
 
 def _held() -> pd.Series:
@@ -163,6 +166,28 @@ def _naive() -> pd.Series:
 def by_group() -> pd.DataFrame:
     """Return errors by group and split, with the target of each and whether it is reached, as the lab wrote them."""
     return accuracy()
+
+
+def throughputs(by_chip: pd.DataFrame) -> pd.DataFrame:
+    """Return the sets of measured throughputs that pages of this book count, and the error of each.
+
+    Parameters
+    ----------
+    by_chip : DataFrame
+        What `by_chip` returns. [-]
+    """
+    table = by_chip[by_chip.question == "throughput"].set_index("chip")
+    groups = accuracy().set_index(["group", "split"])
+    outside, apart = (groups.loc[("serving, throughput", split)] for split in (OUTSIDE, SOURCE))
+    rows = [
+        ("all chips, static batches too, page left out", table.loc[ANY].configurations, table.loc[ANY].median_error),
+        ("of these on Trainium2", table.loc["Trainium2"].configurations, table.loc["Trainium2"].median_error),
+        ("servers with a queue, page left out", apart.cases, apart.median_error),
+        ("servers with a queue, their throughputs in no fit", outside.cases, outside.median_error),
+    ]
+    return pd.DataFrame(
+        [{"what is counted": what, "configurations": int(n), "median_error": float(x)} for what, n, x in rows]
+    )
 
 
 def missed(table: pd.DataFrame) -> pd.DataFrame:
@@ -316,7 +341,7 @@ def answer(errors: pd.DataFrame, question: str, chip: str) -> str:
     own, best, worst = rows.loc[question], rows.median_error.idxmin(), rows.median_error.idxmax()
     held = _held().get(question, np.nan)
     sure = (
-        f"Of all measured {_plural(question)}, {held:.0%} lie inside the 90 % band of their prediction. "
+        f"Of all measured {_plural(question)}, over all chips, {held:.0%} lie inside the 90% band of their prediction. "
         if held == held
         else ""
     )
@@ -325,10 +350,9 @@ def answer(errors: pd.DataFrame, question: str, chip: str) -> str:
         f"the median error of a predicted {question} on {own.chip}, on pages that the model had not seen. "
         f"Nine in ten are within {own.p90_error:.0%}",
         mark="measured",
-        rank="In comparison",
         rival=f"{rows.median_error[best]:.0%} for a {best}, {rows.median_error[worst]:.0%} for a {worst}",
         proof="Check: the errors, question by question",
-        more=f"**How sure?** {sure}The error rests on {count_of(own.configurations, 'configuration')} of "
+        more=f"**How sure?** {sure}The error on {own.chip} rests on {count_of(own.configurations, 'configuration')} of "
         f"{count_of(own.pages, 'page')}.",
     )
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from trnbook.chapters import common, guard
+from trnbook.shared import drafts
 from trnbook.shared.ledger import rests_on
 from trnmodel.models.shipped import MODELS, catalog
 from trnmodel.models.transformer import Transformer
 from trnmodel.search.choice import Choice
 from trnmodel.search.plan import Plan
+from trnmodel.units import format_digits
 
 COLUMNS = """id source date_or_sdk instance n_chips n_cores_used lnc workload phase batch input_len output_len seq_len
     tp pp dp precision metric value unit note kind""".split()
@@ -27,18 +30,24 @@ def answered(plan: Plan) -> None:
     guard.possible(plan.reached, f"no system serves {plan.model.id} at {speed}")
 
 
-def answer(best: Choice) -> str:
-    """Return the card that opens the chapter: the answer from which every section changes one thing."""
+def answer(best: Choice, plain: Iterable[Choice | None] = ()) -> str:
+    """Return the card that opens the chapter: the answer from which every section changes one thing.
+
+    `plain` are the choices of the same question on software that drafts nothing, where the best drafts.
+    """
+    kept = [format_digits(c.tokens_per_s_per_chip, 2) for c in drafts.keeping(plain)]
+    made = f"Without them this one makes {' or '.join(kept)}, by software. " if kept else ""
+    undrafted = f"A model of your own gets no drafts. {made}"
     ends = tuple(map(float, best.ends("tokens_per_s_per_chip")))
     return common.card(
         (float(best.tokens_per_s_per_chip), *ends),
         f"throughput of {best.question.model.id} on {best.system.name}, before you change anything",
         unit="tokens/s per chip",
         mark=str(best.basis),
-        alone="each section below compares it with one change of yours",
         proof="Check: the published rows, through the same call",
-        more="**How sure?** The band holds nine of ten draws. Your own measurement narrows it more than any formula. "
-        + rests_on(best.stack.id),
+        more="**Your own model:** set `model` to the path of your `config.json` and choose *Run All Cells*. "
+        f"{undrafted}**How sure?** The band holds nine of ten draws. Your own measurement narrows it more than any "
+        "formula. " + rests_on(best.stack.id),
     )
 
 

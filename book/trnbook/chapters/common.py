@@ -29,7 +29,7 @@ def card(
     mark: str,
     proof: str,
     rival: str = "",
-    rank: str = "Beside it",
+    rank: str = "Compared with",
     alone: str = "",
     more: str = "",
 ) -> str:
@@ -48,39 +48,39 @@ def card(
     proof : str
         Heading of the check against independent numbers, or a chapter such as "chapter 13".
     rival : str
-        The runner-up with its number; either this or `alone` is needed.
+        The runner-up with its number, where there is one.
     rank : str
-        How the runner-up compares: "Next best", "Ahead of it".
+        What stands before the runner-up.
     alone : str
-        Why there is no runner-up.
+        Why there is no runner-up, where a reader expects one.
     more : str
         Text below the card.
 
     Raises
     ------
     ValueError
-        The mark is neither a basis nor empty, or both or neither of `rival` and `alone` are passed.
+        The mark is neither a basis nor empty, or both `rival` and `alone` are passed.
 
     Examples
     --------
     >>> print(card((0.0123, 0.011, 0.014), "a step of X", unit="s", mark="measured", rival="Y, 20 ms", proof="Check"))
     > **12 ms** (11 to 14; measured): a step of X.
     >
-    > **Beside it:** Y, 20 ms.
+    > **Compared with:** Y, 20 ms.
     >
     > **Proof:** Check.
     """
     if mark and mark not in BASES:
         refuse("mark", mark, f"allowed are {', '.join(BASES)}, or nothing")
-    if bool(rival) == bool(alone):
+    if rival and alone:
         refuse("rival", rival, f"give it or alone, and not both; alone={alone!r}")
     if isinstance(number, str):
         text = f"{number} ({mark})" if mark else number
     else:
         text = format_within(*_ends(number), unit, mark).replace(" %", "%")
     shown, bracket, band = text.rpartition(" (") if text.endswith(")") else (text, "", "")
-    comparison = f"**{rank}:** {rival}" if rival else f"**No rival:** {alone}"
-    lines = [f"**{shown}**{bracket}{band}: {of}", comparison, f"**Proof:** {proof}"]
+    comparison = [f"**{rank}:** {rival}"] if rival else [f"**No rival:** {alone}"] if alone else []
+    lines = [f"**{shown}**{bracket}{band}: {of}", *comparison, f"**Proof:** {proof}"]
     ended = (line if line.endswith(("?", "!")) else f"{line.rstrip('.')}." for line in lines)
     return named("\n>\n".join(f"> {line}" for line in ended) + (f"\n\n{more}" if more else ""))
 

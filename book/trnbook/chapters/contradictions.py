@@ -201,6 +201,19 @@ def changes(moves: list[dict[str, object]]) -> pd.DataFrame:
     return table.assign(change_in_percent=100 * (table.ratio - 1))
 
 
+def largest_first(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of `changes` with the disputes that move a model most first, the models of each in their order.
+
+    Examples
+    --------
+    >>> rows = [{"group": "x", "model": "m", "ratio": 1.1}, {"group": "y", "model": "m", "ratio": 0.5}]
+    >>> largest_first(changes(rows)).group.tolist()
+    ['y', 'x']
+    """
+    most = table.groupby("group").change_in_percent.apply(lambda one: one.abs().max())
+    return table.sort_values("group", key=lambda names: -names.map(most), kind="stable", ignore_index=True)
+
+
 def unsure(rows: list[dict[str, object]]) -> str:
     """Return in a sentence between which multiples of ours the software may put the throughput.
 
@@ -223,7 +236,8 @@ def ten(moves: pd.DataFrame) -> pd.DataFrame:
         Rows of `move`. [-]
     """
     units, rows = load.quantities(), []
-    for dispute in DISPUTES:
+    order = list(dict.fromkeys(moves.group))
+    for dispute in sorted(DISPUTES, key=lambda one: order.index(one.title) if one.title in order else len(order)):
         ours, _ = both(dispute)
         row = _fact(dispute.fact)
         owner = ours if dispute.field.startswith("scaleup_bytes") else ours.chip
@@ -397,7 +411,6 @@ def answer(facts: pd.DataFrame, entity: str, name: str) -> str:
         f"the figure that we use for the {what} of {called(entity)}",
         unit=load.quantities()[name].unit_si.removesuffix("1"),
         mark="",
-        rank="In comparison",
         rival=f"{_said(other)} in {publisher(str(other.source))}, and {_said(used)} in {publisher(str(used.source))}",
         proof="Check: printed totals",
         more=f"**How sure?** {_tally(tally)}",

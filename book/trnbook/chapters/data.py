@@ -35,7 +35,8 @@ SOFTWARE = {  # constants of a stack that a decode step uses, and what a reader 
 }
 _VISIBLE = 0.01  # elasticity below which a bar cannot be seen
 UNCHANGED = "nothing"
-_SHOWN = ["entity", "quantity", "qualifier", "value_printed", "unit_printed", "source", "locator", "decision"]
+RESTS_ON = ("a specification of a vendor", "a talk or page of a vendor", "a report of others", "our own estimate")
+_SHOWN = ["entity", "quantity", "qualifier", "value_printed", "unit_printed", "decision", "confidence", "title", "url"]
 
 
 def known(facts: pd.DataFrame, entity: str, quantity: str) -> None:
@@ -54,12 +55,11 @@ def answer(facts: pd.DataFrame) -> str:
     figures = facts[facts.status != "rejected"].groupby(["entity", "quantity", "qualifier"]).source.nunique()
     return common.card(
         counted(len(facts), "fact"),
-        f"the figures that this book computes with, from {counted(facts.source.nunique(), 'source')}",
+        f"the figures that this book computes with, from {counted(facts.source.nunique(), 'source')}. "
+        f"Our own estimates are {ours / len(facts):.0%} of them, and each says so",
         mark="",
-        rank="In comparison",
-        rival=f"{ours / len(facts):.0%} of them are our own estimates, and say so",
         proof="Check: totals that vendors print",
-        more=f"**How sure?** They concern {len(figures):,} different figures. "
+        more=f"**How sure?** The facts concern {len(figures):,} quantities. "
         f"Of these, {(figures == 1).mean():.0%} have one source only, so nobody contradicts them "
         "and nobody confirms them. Where sources disagree, all stand here, "
         "with a decision.",
@@ -105,6 +105,13 @@ def by_ground(facts: pd.DataFrame) -> pd.DataFrame:
     """Return how many facts in use rest on a specification, a page, a measurement or an estimate."""
     count = facts[facts.status != "rejected"].confidence.value_counts()
     return pd.DataFrame({"ground": list(GROUNDS.values()), "facts": [int(count.get(one, 0)) for one in GROUNDS]})
+
+
+def claim(facts: pd.DataFrame) -> str:
+    """Return as a title on what most facts in use rest."""
+    table = by_ground(facts)
+    names = dict(zip(GROUNDS.values(), RESTS_ON, strict=True))
+    return f"Most often a fact rests on {names[table.ground[table.facts.idxmax()]]}"
 
 
 def changed(system: System, change: float) -> Iterator[tuple[str, System]]:
@@ -161,7 +168,9 @@ def in_use(facts: pd.DataFrame) -> pd.DataFrame:
     first = (rows.entity == CHIPS[-1]) & (rows.quantity == "hbm_bytes_per_s")
     newest = rows.entity.map(lambda name: (*CHIPS[::-1], *RACKS).index(name))
     order = pd.DataFrame({"first": ~first, "newest": newest}).sort_values(["first", "newest"], kind="stable").index
-    return rows.assign(decision=standing(rows)).loc[order, _SHOWN]
+    titles = common.bibliography(rows.source).set_index("id")
+    named = {"title": rows.source.map(titles.title), "url": rows.source.map(titles.url)}
+    return rows.assign(decision=standing(rows), **named).loc[order, _SHOWN]
 
 
 def totals(facts: pd.DataFrame, system: str, chips: float, per_chip: Mapping[str, float]) -> list[dict[str, Any]]:

@@ -87,7 +87,7 @@ def headline(step: Step, ideal: Step) -> Markdown:
     number = tuple(map(float, (step.time_s, *step.ends("time_s"))))
     sure = "**How sure?** Nine in ten measured steps of this kind should lie in the range in brackets."
     if share := float(step.overhead_s) / float(step.time_s):
-        sure += f" A fitted constant per layer takes {100 * share:.0f} % of the step, and nobody knows its cause."
+        sure += f" A fitted constant per layer takes {100 * share:.0f}% of the step, and nobody knows its cause."
     if step.stack.estimates:
         sure += f" The constants of the software, `{step.stack.id}`, are our own estimates."
     rival = f"software that loses nothing would take {_time(ideal)}"
@@ -127,7 +127,7 @@ def fastest(best: Choice) -> Markdown:
     said += f" It runs on {counted(float(best.chips), 'chip')} at batch {best.batch:g}."
     said += f" The mapping is {mapping or 'one rank'}."
     name, share = dominant_constant(best.step)
-    said += f" One fitted constant, `{name}`, takes {100 * float(share):.0f} % of its step." if name else ""
+    said += f" One fitted constant, `{name}`, takes {100 * float(share):.0f}% of its step." if name else ""
     return Markdown(said)
 
 
@@ -141,6 +141,25 @@ def cascade(step: Step) -> pd.DataFrame:
     said = [f"{part}, {_milliseconds(time_s)}" for part, time_s in zip(table.part, table.time_s, strict=True)]
     end_s = table.time_s.cumsum()
     return pd.DataFrame({"what": said, "part": table.part, "from_s": end_s - table.time_s, "time_s": end_s})
+
+
+NAMED = {"layers": "an unexplained constant"}  # parts of a step as a title calls them
+
+
+def claim(step: Step) -> str:
+    """Return as a title which two parts of a step are the longest.
+
+    Examples
+    --------
+    >>> claim(tm.decode_step("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=8), batch=1, context=1000))
+    'An unexplained constant and weights take most of the step'
+    """
+    table = parts({"step": step}).sort_values("time_s", ascending=False, kind="stable").head(2)
+    names = [NAMED.get(part.lower(), part.lower()) for part in table.part]
+    if table.time_s.iloc[0] > 0.5 * float(step.time_s) and table.time_s.iloc[1] < 0.1 * float(step.time_s):
+        names = names[:1]
+    said = " and ".join(names) + (" take" if len(names) > 1 or names[0].endswith("s") else " takes")
+    return f"{said[0].upper()}{said[1:]} most of the step"
 
 
 def _milliseconds(time_s: float) -> str:

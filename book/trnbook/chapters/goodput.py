@@ -44,6 +44,7 @@ REPAIRED: Mapping[str, str] = {
     "hot": "trays are swapped while the rack runs",
     "drain": "racks are drained for a repair",
 }
+INSTEAD: Mapping[str, str] = {"hot": "trays are swapped", "drain": "racks are drained"}
 HOW: Mapping[str, str] = {"hot": "trays swapped", "drain": "racks drained"}
 SPARED: Mapping[str, str] = {"rack switch": "switches of a plane", "backplane lane": "lanes of a link"}
 INPUTS: Mapping[str, str] = {
@@ -177,13 +178,15 @@ def multiplied(parts: pd.DataFrame) -> Markdown:
     )
 
 
-def answer(job: Goodput, others: Mapping[str, Goodput], fleet: Fleet, draws: Sensitivity) -> Markdown:
+def answer(
+    job: Goodput, others: Mapping[str, Goodput], fleet: Fleet, draws: Sensitivity, repaired: Goodput | None = None
+) -> Markdown:
     """Return the card that opens the chapter: the useful share of the time, the next system, and how sure it is.
 
-    The range holds nine of ten draws of all rates.
+    The range holds nine of ten draws of all rates. `repaired` is the same job with the other kind of repair.
     """
     name, best = max(others.items(), key=lambda one: float(one[1].goodput)) if others else ("", job)
-    less, model = bool(best.goodput < job.goodput), job.model.id if job.model else ""
+    model = job.model.id if job.model else ""
     chips = counted(float(job.chips), "chip")
     cuts = draws.percentiles().iloc[0]
     shares = [100 * float(end) for end in (job.goodput, cuts.p5, cuts.p95)]
@@ -191,21 +194,56 @@ def answer(job: Goodput, others: Mapping[str, Goodput], fleet: Fleet, draws: Sen
     return Markdown(
         common.card(
             shares if percent(job)[0].isdigit() else percent(job),
-            f"of chip time is useful in training `{model}` on {chips} of {job.system.name}, if {REPAIRED[job.swap]}. "
+            f"the share of chip time that is useful in training `{model}` on {chips} of {job.system.name}, "
+            f"if {REPAIRED[job.swap]}. {_otherwise(repaired)}"
             f"The job is interrupted every {format_duration(float(job.mtbf_s))}. "
             f"Work of {WORKED_DAYS} days takes {taken} days in the calendar",
             unit="%",
             mark=str(job.basis),
             rival=f"{name} keeps {100 * float(best.goodput):.3g}%" if others else "",
-            rank="Next best" if less else "Ahead of it",
             alone="" if others else "no other system was asked for",
             proof="Check against jobs whose uptime was printed",
             more="**How sure is this?** No failure rate of Trainium2 or Trainium3 is published. Rates are "
-            f"{_whose(fleet)}, and every rack has the same ones. The range holds nine of ten draws of them. "
-            "`trnmodel goodput` adds half-widths instead, so its range is wider.\n\n"
+            f"{_whose(fleet)}. All systems get the same rates of their parts, so they differ here by their design "
+            f"alone. The range holds nine of ten draws of the rates. {_swapped(job)}\n\n"
             + ledger.rests_on(*ledger.estimated(fleet, *INPUTS)),
         )
     )
+
+
+def _otherwise(other: Goodput | None) -> str:
+    """Return the useful share with the other kind of repair; empty without one."""
+    if other is None:
+        return ""
+    return f"If {INSTEAD[other.swap]} instead, it is {percent(other).partition(' (')[0]}. "
+
+
+def _swapped(job: Goodput) -> str:
+    """Return for whom a source says that trays can be swapped, where a job's racks have no spare switch."""
+    spared = any(one.spares for one in guards(job.system))
+    if job.swap != "hot" or spared or job.system.chip.core is None:
+        return ""
+    return "SemiAnalysis reports such swaps for racks with a spare tray, and this rack has none as drawn."
+
+
+def factors(job: Goodput) -> pd.DataFrame:
+    """Return the four factors of the useful share, and their product: factor, symbol, value.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> table = factors(tm.goodput("trn2-ultraserver", 4096, model="llama-3.1-8b"))
+    >>> bool(np.isclose(table.value[:4].prod(), table.value[4]))
+    True
+    """
+    parts = {
+        ("chips that do not stand by", "1 - s"): 1 - job.spare_lost,
+        ("time with enough chips", "A"): job.ready_share,
+        ("time whose work is kept", "u"): job.useful_share,
+        ("mean speed", "v"): job.speed,
+        ("useful share, their product", "G"): job.goodput,
+    }
+    return pd.DataFrame({"factor": name, "symbol": symbol, "value": float(x)} for (name, symbol), x in parts.items())
 
 
 def _whose(fleet: Fleet) -> str:

@@ -148,8 +148,20 @@ def planned(rows: pd.DataFrame) -> pd.DataFrame:
     return there[[*first, *(name for name in there if name not in first)]]
 
 
-def answer(rows: pd.DataFrame, plan: Choice, e: RequestEnergy, assume: Sequence[str] = ()) -> Markdown:
-    """Return the card that opens the chapter, with the system that takes fewest joules of the others."""
+def answer(
+    rows: pd.DataFrame,
+    plan: Choice,
+    e: RequestEnergy,
+    assume: Sequence[str] = (),
+    *,
+    rack: RackPower | None = None,
+    undrafted: Mapping[str, RequestEnergy] = {},
+) -> Markdown:
+    """Return the card that opens the chapter, with the system that takes fewest joules of the others.
+
+    `rack` has the parts of the rack that a source counts. `undrafted` is the energy of the same request on software
+    that drafts nothing, by its name.
+    """
     name, spec, chip = plan.question.model.id, plan.system, plan.system.chip
     (mine,) = rows[(rows.model == name) & (rows.system == spec.id)].to_dict("records")
     at = e.decode
@@ -164,28 +176,46 @@ def answer(rows: pd.DataFrame, plan: Choice, e: RequestEnergy, assume: Sequence[
         .sort_values(SPENT[0], kind="stable")
     )
     least = others.iloc[0] if len(others) else None
-    power = facilities.power(chip)
+    power, place = facilities.power(chip), "One domain" if np.isnan(spec.racks) else "A rack"
     fields = "idle_share compute_activity hbm_activity chip_width host_w_per_chip server_ratio".split()
     estimates = *ledger.estimated(chip, "tdp_w", "idle_share"), *ledger.estimated(power, *fields)
-    less = least is not None and least[SPENT[0]] < mine[SPENT[0]]
     return Markdown(
         common.card(
             [float(mine[column]) for column in SPENT],
-            f"energy per token of `{name}` at the server of {spec.name}, prompts included. On average the server draws "
-            f"{_two(mine['server_w']):,.0f} W per chip. {'One domain' if np.isnan(spec.racks) else 'A rack'} of "
-            f"{chips:.0f} chips is provisioned at {provisioned}. A megawatt of the site holds {held} chips",
+            f"energy per token of `{name}` at the server of {spec.name}, prompts included. The server then draws "
+            f"{_two(mine['server_w']):,.0f} W per chip on average. {place} of {chips:.0f} chips is provisioned at "
+            f"{provisioned}. A megawatt of the site holds {held} chips",
             unit="J/token",
             mark=mine["basis"],
             rival=f"{read_system(least.system).name} takes {least[SPENT[0]]:.2g} J/token" if least is not None else "",
-            rank="Ahead of it" if less else "Next best",
             alone="" if least is not None else "no other system that was asked keeps the promise",
             proof="Check against watts that were measured",
-            more=f"**How sure is this?** {_sure(chip)} The range holds nine of ten draws of all open inputs. With all "
-            f"of them at their ends at once it is {low} to {high} J/token.\n\n"
+            more=f"**How sure is this?** {_sure(chip)} The range of the joules holds nine of ten draws of all open "
+            f"inputs. With all of them at their ends at once it is {low} to {high} J/token. The brackets of "
+            f"kilowatts and of chips have such ends. {_counted(rack)}{_undrafted(undrafted)}\n\n"
             + (f"**Assumed in this run:** {'; '.join(assume)}.\n\n" if assume else "")
             + ledger.rests_on(*estimates, plan.stack.id),
         )
     )
+
+
+def _counted(rack: RackPower | None) -> str:
+    """Return which part of what is provisioned for a rack has a source; empty where no source counts its parts."""
+    if rack is None:
+        return ""
+    parts = format_within(float(rack.counted_w) / KW, *(float(w) / KW for w in rack.ends("counted_w")), "kW")
+    return (
+        f"With every chip at its TDP the counted parts of the rack take {parts}. The rest is storage, the network "
+        "beyond the rack, management and reserve, which no source counts. "
+    )
+
+
+def _undrafted(undrafted: Mapping[str, RequestEnergy]) -> str:
+    """Return the fewest joules of a token without drafts; empty where the plan has none."""
+    if not undrafted:
+        return ""
+    name, e = min(undrafted.items(), key=lambda one: float(one[1].server_j_per_token))
+    return f"Without *drafts* a token takes {format_digits(float(e.server_j_per_token), 2)} J, on `{name}`. "
 
 
 def _sure(chip: Chip) -> str:
@@ -199,7 +229,7 @@ def claim(rows: pd.DataFrame) -> str:
     there = rows[rows.model == rows.model.iloc[0]].dropna(subset=SPENT[0]).sort_values(SPENT[0], kind="stable")
     first, others = there.iloc[0], there.iloc[1:]
     reaches = bool((others[SPENT[1]] <= first[SPENT[2]]).any())
-    return f"{read_system(first.system).name} takes fewest joules" + "; ranges overlap" * reaches
+    return f"{read_system(first.system).name} takes fewest joules for {first.model}" + "; ranges overlap" * reaches
 
 
 def of_the_case(lines: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
@@ -221,12 +251,13 @@ def sites(plans: Mapping[str, Choice], energies: Mapping[str, RequestEnergy]) ->
             np.array([float(x) for x in (getattr(at, figure), *at.ends(figure))])
             for figure in ("server_w", "all_in_w", "chips_per_site_mw")
         )
-        line: dict[str, Any] = {"system": name, "drawn [W per chip]": format_within(*drawn)}
+        line: dict[str, Any] = {"system": name, "drawn in decode [W per chip]": format_within(*drawn)}
         line |= {"provisioned [W per chip]": format_within(*all_in), "chips per rack": chips}
-        line |= {"rack [kW]": format_within(*(chips * all_in / KW)), "PUE, hottest day": at.facility.peak_pue}
-        line |= {"chips per MW of the site": format_within(*held)}
-        rows.append(line | {"tokens/s per MW of the site": _two(held[0] * rate)})
-    return pd.DataFrame(rows).sort_values("tokens/s per MW of the site", ascending=False, kind="stable")
+        line |= {"provisioned for a rack [kW]": format_within(*(chips * all_in / KW))}
+        line |= {"PUE, hottest day": at.facility.peak_pue, "chips per MW of the site": format_within(*held)}
+        made = held * np.array([rate, *map(float, plan.ends("tokens_per_s_per_chip"))])
+        rows.append(line | {"tokens/s per MW of the site": format_within(*made), "made": made[0]})
+    return pd.DataFrame(rows).sort_values("made", ascending=False, kind="stable").drop(columns="made")
 
 
 def _two(value: float) -> float:
@@ -294,13 +325,26 @@ def one_scale(chart: Any, points: pd.DataFrame) -> Any:
     for layer in chart.layer:
         for axis in ("x", "y"):
             layer.encoding[axis].scale = {"type": "log", "nice": False, "domain": ends}
-    return chart.properties(height=260)
+    return chart.properties(height=220)
 
 
 def described(points: pd.DataFrame) -> str:
     """Return as a title how far the middle prediction of `measured` is off."""
     error = (points.predicted_w / points.measured_w - 1).abs().median()
     return f"Half of the predictions are within {error:.0%}"
+
+
+def at_low_watts(points: pd.DataFrame) -> Markdown:
+    """Return how far the middle prediction of GPUs is off that draw little, below two powers."""
+    gpus = points[~points.of.isin(["server", "rack"])]
+    error = gpus.predicted_w / gpus.measured_w - 1
+    below = error[gpus.measured_w < 550].groupby(gpus.of).median().sort_values(ascending=False)
+    each = ". ".join(f"Of {name} below 550 W, the middle prediction is {_off(x)}" for name, x in below.items())
+    return Markdown(f"{each}. Below 400 W it is {_off(error[gpus.measured_w < 400].median())}, over all GPUs.")
+
+
+def _off(error: float) -> str:
+    return f"{abs(error):.0%} too {'high' if error > 0 else 'low'}"
 
 
 def servers() -> pd.DataFrame:

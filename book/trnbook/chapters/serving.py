@@ -65,23 +65,44 @@ def headline(best: Choice, undrafted: Sequence[Plan] = ()) -> str:
     """
     low, high = (format_digits(float(end), 2) for end in best.ends(best.FIGURE))
     speed, stack = best.question.request.tokens_per_s_per_user, best.stack
-    holds = "all draws" if best.chance >= 0.9995 else f"{100 * best.chance:.3g} % of the draws"
+    holds = "all draws" if best.chance >= 0.9995 else f"{best.chance:.0%} of the draws"
     sure, ends = "**How sure?** Software that loses nothing has no uncertain times. ", str(best.basis)
     if low != high:
         ends = f"{low} to {high}; {best.basis}"
         sure = (
             "**How sure?** The times of the software are uncertain, so we draw them a thousand times. "
-            f"The promise holds in {holds}. Nine in ten of those lie in the band in brackets. "
+            f"The promise holds in {holds}, and nine in ten of these lie in the band in brackets. "
         )
     estimates = f"The constants of the software, `{stack.id}`, are our own estimates." if stack.estimates else ""
     return common.card(
         f"{format_digits(best.tokens_per_s_per_chip, 3)} tokens/s per chip ({ends})",
-        f"`{best.question.model.id}` on {best.system.id}, while each user gets {speed:,g} tokens/s",
+        f"`{best.question.model.id}` on {best.system.id}, while each user gets {speed:,g} tokens/s on average. The "
+        f"first token takes {format_quantity(best.ttft_s, 's', 2)} at the 99th percentile, if a slot is free",
         mark="",
-        rival=f"the first token takes {format_quantity(best.ttft_s, 's', 2)} at the 99th percentile",
+        rival=_undrafted(undrafted),
         proof="Check against numbers that are not ours",
         more=f"{sure}{_rests_on_drafts(best, undrafted)}{estimates}",
     )
+
+
+def _undrafted(undrafted: Sequence[Plan]) -> str:
+    """Return the most that plans without drafts make, with the software; empty where none is passed or keeps."""
+    kept = drafts.keeping(one.best for one in undrafted)
+    return (
+        f"{format_digits(kept[0].tokens_per_s_per_chip, 2)} tokens/s per chip without drafts, on `{kept[0].stack.id}`"
+        if kept
+        else ""
+    )
+
+
+def _own_software(best: Choice, undrafted: Sequence[Plan]) -> str:
+    """Return what the software of a plan makes without drafts, where other software makes more; else what is made."""
+    plain = [one.best for one in undrafted]
+    kept, same = drafts.keeping(plain), drafts.own(best, plain)
+    if not kept or same is kept[0] or same is None:
+        return f"{drafts.without(best, plain)} "
+    made, lies = format_digits(same.tokens_per_s_per_chip, 2), drafts.place(same.tokens_per_s_per_chip, best)
+    return f"Without them the plan's own software, `{best.stack.id}`, makes {made}, which is {lies}. "
 
 
 def _rests_on_drafts(best: Choice, undrafted: Sequence[Plan]) -> str:
@@ -91,7 +112,7 @@ def _rests_on_drafts(best: Choice, undrafted: Sequence[Plan]) -> str:
     once = " for one sequence at a time" if best.option.measured_batch == 1 else ""
     return (
         f"The figure rests on *drafts* by a small model. Their gain was measured{once}, and is assumed here. The draws "
-        f"do not vary it. {drafts.without(best, [one.best for one in undrafted])} "
+        f"do not vary it. {_own_software(best, undrafted)}"
     )
 
 
@@ -108,7 +129,7 @@ def symbols_of(best: Choice) -> pd.DataFrame:
     rows: list[tuple[str, str, str, float, str]] = [
         ("t", "step_s", "time of a decode step", float(times.step_s), "s"),
         ("B", "batch", "slots of a replica", best.batch, ""),
-        ("E", "tokens_per_step", "tokens that a step gives each slot", float(times.tokens_per_step), ""),
+        ("E", "tokens_per_step", "speed-up of an answer by drafts", float(times.tokens_per_step), ""),
         ("P", "prompt_s", "time of a prompt", float(times.prompt_s), "s"),
         ("o", "output_tokens", "tokens of an answer", output, ""),
         ("v", "tokens_per_s_per_user", "speed that a user is promised", request.tokens_per_s_per_user, "tokens/s"),
@@ -182,7 +203,7 @@ def row(what: str, plan: Plan) -> dict[str, Any]:
     c = plan.best
     if c is None or not c.valid:
         return {"what": f"{what}: {'does not fit' if c is None else c.reason}"}
-    figures = {name: getattr(c, name) for name in ("ttft_s", "batch", "chance")}
+    figures = {name: getattr(c, name) for name in ("ttft_s", "batch")} | {"chance": f"{c.chance:.0%}"}
     return {"what": what} | c.banded("tokens_per_s_per_chip") | figures
 
 
@@ -230,6 +251,6 @@ def half_of(table: pd.DataFrame) -> str:
     return (
         f"Half of {first.configurations:,} configurations are predicted within {first.median_error:.0%}. "
         f"Nine in ten are predicted within {first.nine_in_ten_error:.0%}. "
-        f"If the fits leave out all that stands on the page of a server, half are within {server:.0%}. "
-        f"So left out, half of {queue.configurations:,} first tokens in a queue are within {waits:.0%}."
+        f"If the fits leave out everything on the page of a server, half are within {server:.0%}. "
+        f"With their page left out, half of {queue.configurations:,} first tokens in a queue are within {waits:.0%}."
     )

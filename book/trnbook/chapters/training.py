@@ -27,7 +27,7 @@ from trnmodel.search.train_run import AGAIN, Spent, TrainRun, degrees
 from trnmodel.search.train_runs import budget
 from trnmodel.search.trainings import NARROW, at_stated_mfu, stated
 from trnmodel.training.step import TrainStep
-from trnmodel.units import DAY, GIB, MILLION, MWH, counted, format_digits, format_within
+from trnmodel.units import DAY, GIB, MILLION, MW, MWH, counted, format_digits, format_within
 
 STORED: Mapping[str, tuple[str, ...]] = {
     "weights": ("weight_bytes",),
@@ -130,7 +130,6 @@ def answer(run: TrainRun, runs: Runs) -> str:
         f"what {run.chips:,.0f} chips of {called(own)} take, failures included, to train {work}. {_bills(run)}",
         unit="days",
         mark=str(run.basis),
-        rank="In comparison",
         rival=best,
         alone="" if best else "no other system was asked about that can run it",
         proof="Check: steps and runs that were measured",
@@ -161,28 +160,28 @@ def reasons(basis_reason: str, gradients_of: str = "") -> str:
     Examples
     --------
     >>> reasons("models: no training row of expert models; chips: rows reach to 1")
-    ' It is wide: no step of expert models was measured, no step behind them ran on more than 1 chip.'
-    >>> reasons("chips: rows reach to 1", "neuronx-training")
-    ' It is wide: its kernels were fitted on at most 1 chip. Its gradients were fitted on up to 512 chips of Trainium1.'
+    ' No step of expert models was measured, no step on more than 1 chip is behind its constants, so the range is wide.'
+    >>> reasons("chips: rows reach to 1", "neuronx-training").partition(". ")[2]
+    'Its gradients rest on up to 512 chips of Trainium1.'
     >>> reasons("")
     ''
     """
     said = []
-    behind = "its kernels were fitted on at most" if gradients_of else "no step behind them ran on more than"
     for one in filter(None, basis_reason.split("; ")):
         text = re.sub(r"^[a-z ]+: ", "", one)
         text = re.sub(r"^no training row of (.+)$", r"no step of \1 was measured", text)
         said.append(
             re.sub(
                 r"^rows reach to (\d+)$",
-                lambda most: f"{behind} {counted(int(most[1]), 'chip')}",
+                lambda most: f"no step on more than {counted(int(most[1]), 'chip')} is behind its constants",
                 text,
             )
         )
-    wide = f" It is wide: {', '.join(said)}." if said else ""
+    wide = ", ".join(said)
+    wide = f" {wide[0].upper()}{wide[1:]}, so the range is wide." if wide else ""
     if gradients_of:
         most = trainer(load.chip("trainium1"), gradients_of).fitted_chips
-        wide += f" Its gradients were fitted on up to {counted(int(most), 'chip')} of Trainium1."
+        wide += f" Its gradients rest on up to {counted(int(most), 'chip')} of Trainium1."
     return named(wide)
 
 
@@ -224,12 +223,15 @@ def spent(runs: Runs, owner: str, pricing: str) -> pd.DataFrame:
     Returns
     -------
     table : pandas.DataFrame
-        system, in (the format), chips, MFU, days, MWh, owned and rented in million dollars; text with ranges. [-]
+        system, in (the format), chips, MFU, days, MWh, mean MW, owned and rented in million dollars; text with
+        ranges. [-]
     """
     rows = []
     for (name, dtype), run in runs.items():
         row = {"system": name, "in": dtype.upper(), "chips": f"{run.chips:,.0f}", "MFU": f"{float(run.mfu):.0%}"}
-        row |= {"days": _banded(run.calendar_days()), "MWh": _banded(run.site_j(owner), MWH)}
+        days, energy = run.calendar_days(), run.site_j(owner)
+        mean_mw = "–" if energy.why else format_digits(energy.value / (days.value * DAY) / MW, 2)
+        row |= {"days": _banded(days), "MWh": _banded(energy, MWH), "mean MW": mean_mw}
         row |= {"owned [million $]": _banded(run.owner_usd(owner), MILLION)}
         rows.append(row | {"rented [million $]": _banded(run.renter_usd(pricing), MILLION)})
     return pd.DataFrame(rows)

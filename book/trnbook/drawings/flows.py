@@ -117,7 +117,7 @@ def where_a_joule_goes(energy: Energy | RequestEnergy) -> Drawing:
         lambda x: f"{x:.2g} J",
         caption=f"{percent(used)} of each joule computes or moves data",
         note="Each band is as wide as its energy per generated token, from the site (left) to its use (right).",
-        foot=f"Links are not drawn: from energies per byte they would take {percent(linked / whole.total)}.",
+        foot=f"Links take too little to draw: {percent(linked / whole.total)}, from energies per byte.",
     )
 
 

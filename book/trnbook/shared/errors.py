@@ -14,9 +14,9 @@ from trnmodel.evidence.tables import LEFT_OUT, OUTSIDE, SOURCE
 _FOLDER = DATA / "evidence"
 PAGES, RUNS, COVERAGE = (_FOLDER / f"{name}.csv" for name in ("residuals_pages", "residuals_runs", "coverage"))
 QUESTIONS: Mapping[str, str] = {  # kinds of questions, with the unit in which they are drawn
-    "time per output token": "s",
+    "time per output token": "ms",
     "first token": "s",
-    "time per output token under load": "s",
+    "time per output token under load": "ms",
     "first token in a queue": "s",
     "throughput": "tokens/s",
     "whole request": "s",

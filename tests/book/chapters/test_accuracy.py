@@ -80,7 +80,7 @@ def test_what_is_drawn_is_in_one_unit():
         ]
     )
     drawn = study.points(rows)
-    assert drawn.measured.tolist() == pytest.approx([0.02, 0.032, 1.0])
+    assert drawn.measured.tolist() == pytest.approx([20.0, 32.0, 1000.0])
     assert (drawn.predicted / drawn.measured).tolist() == pytest.approx([1.25, 0.8, 0.8])
 
 

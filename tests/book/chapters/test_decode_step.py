@@ -108,7 +108,7 @@ def test_the_fastest_user_is_that_of_the_card_of_the_plan():
     said = decode_step.fastest(best).data
     assert "at most **43 tokens/s per user** (" in said
     assert "It runs on 8 chips at batch 1. The mapping is TP 32." in said
-    assert "One fitted constant, `expert_core_s`, takes 86 % of its step." in said
+    assert "One fitted constant, `expert_core_s`, takes 86% of its step." in said
 
 
 def test_more_ranks_shorten_the_reads_and_leave_the_constant():
@@ -137,7 +137,7 @@ def test_the_card_has_the_step_its_ends_and_what_it_rests_on():
     said = decode_step.headline(step, LLAMA.ideal.decode(batch=16, context=4096)).data
     low, high = (f"{1e3 * float(end):.0f}" for end in step.ends("time_s"))
     assert f"**{1e3 * float(step.time_s):.0f} ms** ({low} to {high}; {step.basis})" in said
-    assert f"constant per layer takes {100 * float(step.overhead_s / step.time_s):.0f} % of the step" in said
+    assert f"constant per layer takes {100 * float(step.overhead_s / step.time_s):.0f}% of the step" in said
     assert "vllm-neuron-2026" in said
     assert "drafts" not in said
     ideal = LLAMA.ideal.decode(batch=16, context=4096)

@@ -61,6 +61,19 @@ def test_the_card_has_the_draws_the_rack_and_the_megawatt(air):
     assert "A megawatt of the site holds 560 (" in said
     low, high = (tm.units.format_digits(float(end), 2) for end in e.ends("server_j_per_token"))
     assert f"at their ends at once it is {low} to {high} J/token" in said
+    more = tables.answer(pd.DataFrame([line]), air, e, rack=rack_power(AIR), undrafted={"plain": e}).data
+    assert "the counted parts of the rack take 33 kW (26 to 46)" in more
+    assert f"Without *drafts* a token takes {float(e.server_j_per_token):.2g} J, on `plain`." in more
+
+
+def test_the_middle_prediction_of_gpus_that_draw_little():
+    points = pd.DataFrame({"of": ["A", "A", "B", "server"], "measured_w": [300.0, 500, 500, 300]})
+    said = tables.at_low_watts(points.assign(predicted_w=[390.0, 550, 450, 900])).data
+    assert said == (
+        "Of A below 550 W, the middle prediction is 20% too high. "
+        "Of B below 550 W, the middle prediction is 10% too low. "
+        "Below 400 W it is 30% too high, over all GPUs."
+    )
 
 
 def test_measured_and_predicted_watts_have_one_scale():
@@ -91,9 +104,9 @@ def test_a_megawatt_of_two_racks_of_one_chip(air):
     held = tables.sites(plans, {name: best.energy() for name, best in plans.items()}).set_index("system")
     first = held.map(lambda text: str(text).partition(" (")[0]).loc[[AIR, LIQUID]]
     assert first["chips per MW of the site"].tolist() == ["560", "450"]
-    assert first["rack [kW]"].tolist() == ["48", "110"]  # 32 and 72 chips of 850 W x 1.75
+    assert first["provisioned for a rack [kW]"].tolist() == ["48", "110"]  # 32 and 72 chips of 850 W x 1.75
     assert held["chips per rack"][[AIR, LIQUID]].tolist() == [32, 72]
-    assert held["rack [kW]"].str.contains(" to ").all()
+    assert held["provisioned for a rack [kW]"].str.contains(" to ").all()
     assert held["PUE, hottest day"][[AIR, LIQUID]].tolist() == [1.2, 1.5]
 
 

@@ -106,7 +106,9 @@ def test_bars_of_days_begin_at_zero_and_say_the_mfu(runs):
 
 def test_why_a_range_is_wide():
     assert tables.reasons("") == ""
-    assert tables.reasons("chips: rows reach to 64") == " It is wide: no step behind them ran on more than 64 chips."
+    assert tables.reasons("chips: rows reach to 64") == (
+        " No step on more than 64 chips is behind its constants, so the range is wide."
+    )
 
 
 def test_what_is_spent(runs):

@@ -10,8 +10,8 @@ from trnbook.chapters.common import card
 CARD = re.compile(
     r"> \*\*(?P<number>[^*\n]+)\*\*(?: \((?:(?P<low>[^;)]+) to (?P<high>[^;)]+?)(?:; |(?=\))))?"
     r"(?P<mark>measured|interpolated|extrapolated|ideal)?\))?: (?P<of>[^\n]+)\.\n>\n"
-    r"> \*\*(?:(?:Beside it|Next best|Ahead of it|In comparison|Compared with):\*\* (?P<rival>[^\n]+)"
-    r"|No rival:\*\* (?P<alone>[^\n]+))\.\n>\n"
+    r"(?:> \*\*(?:(?:Beside it|Next best|Ahead of it|In comparison|Compared with):\*\* (?P<rival>[^\n]+)"
+    r"|No rival:\*\* (?P<alone>[^\n]+))\.\n>\n)?"
     r"> \*\*Proof:\*\* (?P<proof>[^\n]+?)(?:\.|(?<=\?))(?:\n\n(?P<more>.+))?",
     re.DOTALL,
 )
@@ -36,7 +36,7 @@ def test_a_chapter_opens_with_its_answer(root, slug):
     assert found, f"{slug} opens with {said[:200]!r}"
     assert len(before) == 1, "the card stands under the title"
     assert re.search(r"\d", found["number"]), "an answer has a number"
-    assert found["alone"] or re.search(r"\d", found["rival"]), "a rival has one too, or it is said why there is none"
+    assert not found["rival"] or re.search(r"\d", found["rival"]), "a rival has one too"
     headings = [line for cell in cells if cell.cell_type == "markdown" for line in cell.source.splitlines()]
     proof = found["proof"]
     assert f"## {proof}" in headings or re.fullmatch(r"chapters? \d+(?:(?:, | and )\d+)*", proof), proof
@@ -54,9 +54,11 @@ def test_a_card_holds_its_number_in_bold_its_band_its_mark_and_its_rival():
     count = card("144 chips", "in two racks", mark="", alone="one size", proof="Do they add up?")
     assert count.startswith("> **144 chips**: in two racks.")
     assert count.endswith("> **Proof:** Do they add up?")
+    lone = CARD.fullmatch(card(9.3, "off", unit="%", **ask))
+    assert lone.group("number", "rival", "alone", "proof") == ("9.3%", None, None, "Check: runs")
 
 
-@pytest.mark.parametrize("wrong", [{"mark": "guessed"}, {"rival": ""}, {"alone": "and both"}])
-def test_a_card_without_mark_or_rival_is_refused(wrong):
+@pytest.mark.parametrize("wrong", [{"mark": "guessed"}, {"alone": "and both"}])
+def test_a_card_with_a_wrong_mark_or_two_comparisons_is_refused(wrong):
     with pytest.raises(ValueError, match=r"^(mark|rival)="):
         card(1.0, "a", **({"mark": "ideal", "proof": "Check", "rival": "B, 2"} | wrong))
