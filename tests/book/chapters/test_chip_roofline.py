@@ -110,7 +110,7 @@ def test_a_card_of_an_estimate_says_so_and_one_without_rivals_why():
 
 
 def test_one_rival_has_no_range():
-    assert "comparison:** 206 on H200 SXM." in chip_roofline.answer(tm.chip("trainium2"), "bf16", 230.0, ["h200"])
+    assert "Compared with:** 206 on H200 SXM." in chip_roofline.answer(tm.chip("trainium2"), "bf16", 230.0, ["h200"])
 
 
 def test_a_step_of_the_case_is_a_row_of_its_own_plan():
