@@ -64,7 +64,7 @@ steps = {tray: on_tray(tray, plans[rack]) for rack, names in racks.items() for t
 
 # %% tags=["hide-input"]
 first, gains = tm.system(small), []
-for hop_s in (first.chip.hop_s, *first.chip.range("hop_s")):
+for hop_s in (first.chip.hop_s, 0.0, first.chip.range("hop_s")[1]):
     ways = {rack: [tables.with_hop(name, hop_s) for name in (rack, tables.trays(rack)[-1])] for rack in racks}
     pairs = {rack: [on_tray(way, plans[rack]).network_s for way in both] for rack, both in ways.items()}
     gains.append({rack: float(one - other) for rack, (one, other) in pairs.items()})
@@ -72,15 +72,16 @@ rack = max(gains[0], key=gains[0].get)
 saved, low, high = (tm.units.format_quantity(gain[rack], "s", 2) for gain in gains)
 Markdown(
     common.card(
-        saved,
+        f"{saved} ({low.removesuffix(' µs')} to {high.removesuffix(' µs')}; extrapolated)",
         f"the most that a later switch tray takes off one decode step of {m.id}",
-        mark="extrapolated",
+        mark="",
         rank="Compared with",
         rival=f"{tm.units.format_quantity(float(steps[rack].time_s), 's', 3)} for the whole step",
         proof="Check: numbers that are not ours",
         more="The tray hardly matters. A later one shortens the way between two chips, but each chip keeps the same bandwidth. "
         "[Which rack](#which-rack-and-what-if-a-switch-tray-fails) you choose, and whether it has spare trays, matters more.\n\n"
-        f"**How sure?** The paths are printed, but the time of a hop is assumed; over its range the gain is {low} to {high}. "
+        "**How sure?** The paths are printed, but the time of a hop is assumed. "
+        f"The gain is {low} if chips forward at no cost, and {high} if a hop takes as long as AWS's slowest. "
         + ledger.rests_on(*ledger.estimated(first.chip, "hop_s"), *ledger.estimated(first, "switch_s")),
     )
 )
@@ -91,7 +92,7 @@ charts.bars(
     shown[["tray", "network_s"]].rename(columns={"tray": "what"}),
     x="what",
     y="network_s",
-    caption="A later tray shortens at most the exchanges",
+    caption=f"A later tray saves at most {saved} of a step",
     under=f"exchanges of a step of {m.id}, {plans[small].step.stack_kind} software; one plan for each rack",
 )
 
@@ -112,7 +113,7 @@ case.table("switch-tray")
 # PEX90144 as its backup. A PCIe switch with twice the lanes is next, and a UALink switch is last. All but the
 # backup are Scorpio X switches of Astera Labs.
 #
-# A buyer cannot order a tray, but can wait for one. The chapter follows what the wait would bring: to the wires, to the path of a message,
+# The chapter follows what a later tray would bring: to the wires, to the path of a message,
 # and to a **decode step**, in which the model makes the next token of every user.
 #
 # ## Does a chip get more bandwidth?
@@ -292,7 +293,7 @@ charts.table(
 )
 
 # %% [markdown]
-# Every printed path agrees, and so do those of the later trays, which the cell checks too. The latencies have no such check, because nobody has published a measurement of these switches.
+# Every printed path agrees. Path C leads into the second rack, so it may pass more than the most within one rack. The latencies have no such check, because nobody has published a measurement of these switches.
 #
 # %% [markdown]
 # ## What moves the answer
@@ -337,7 +338,7 @@ Markdown(tables.claim(counted))
 #
 # $$ P_{max} = \frac{n\, b}{v\, s} . $$
 #
-# **By hand.** NL32x2 has $n = 64$ chips with $b = 4.9$ TB/s. At $v = 50$ and in BF16 with $s = 2$, the bound is
+# **By hand.** Both racks of NL32x2 together have $n = 64$ chips with $b = 4.9$ TB/s. At $v = 50$ and in BF16 with $s = 2$, the bound is
 # $64 \times 4.9/(50 \times 2) = 3.1$ trillion parameters. NL72x2 with $n = 144$ reaches 7.1 trillion.
 
 # %% [markdown]
@@ -350,7 +351,8 @@ left = []
 for rack in (tm.system(small), tm.system(small).with_switch_trays(5), tm.system(large), tm.system(common.LANE_MAP)):
     net = tm.topology(rack)
     whole, pulled = (one.all_to_all_bytes_per_s_per_pair("rack") for one in (net, net.without(switch_trays=[(0, 0)])))
-    left.append({"system": rack.id, "switch_trays": rack.switch_trays_per_rack, "left_share": pulled / whole})
+    name = f"{rack.id}, {rack.switch_trays_per_rack:g} switch trays"
+    left.append({"system": name, "left_share": pulled / whole})
 charts.table(pd.DataFrame(left), caption="All-to-all bandwidth after one switch tray is pulled", download="pulled")
 
 # %% [markdown]
