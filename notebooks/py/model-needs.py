@@ -50,8 +50,8 @@ Markdown(
         f"what one decode step of `{m.id}` must read from memory for {tm.units.counted(batch, 'sequence')}",
         unit="B",
         mark="ideal",
-        rival=f"the step does {tm.units.format_quantity(flop, 'FLOP', 3)}, which is {tm.units.format_digits(flop / read, 2)} FLOP for each byte",
-        rank="In comparison",
+        rival=f"{tm.units.format_quantity(m.weight_bytes(precision), 'B', 3)} that all weights take. The step does {tm.units.format_digits(flop / read, 2)} FLOP for each byte",
+        rank="Compared with",
         proof="Check: figures that are not ours",
     )
 )
@@ -288,7 +288,7 @@ charts.stacks(
 )
 
 # %% [markdown]
-# Llama is not in the chart. It has no experts, and its ranks copy next to nothing, so more than 97 % of what it reads is needed.
+# Llama is not in the chart. It has no experts, and its ranks copy next to nothing, so more than 97% of what it reads is needed.
 #
 # On Trainium2 the small batch of DeepSeek meets few experts, but the software reads them all. On Trainium3 the batch is large enough to
 # need nearly every expert. There the copies weigh more, because there are more groups. Copies cost room and time, since every rank reads
@@ -312,7 +312,7 @@ charts.table(
 )
 
 # %% [markdown]
-# The largest difference is 0.02 %, in weight bytes: DeepSeek's own FP8 file stores a scale for each block of weights, which we do not count.
+# The largest difference is 0.02%, in weight bytes: DeepSeek's own FP8 file stores a scale for each block of weights, which we do not count.
 # These checks test counts and not a running chip. [How fast do bytes reach a NeuronCore?](memory.ipynb) compares with bytes that a profiler counted.
 #
 # ## What moves the answer?

@@ -72,7 +72,7 @@ rack = max(gains[0], key=gains[0].get)
 saved, low, high = (tm.units.format_quantity(gain[rack], "s", 2) for gain in gains)
 Markdown(
     common.card(
-        f"{saved} ({low.removesuffix(' µs')} to {high.removesuffix(' µs')}; extrapolated)",
+        f"{saved} ({low.partition(' ')[0]} to {high.partition(' ')[0]}; extrapolated)",
         f"the most that a later switch tray takes off one decode step of {m.id}",
         mark="",
         rank="Compared with",
@@ -81,7 +81,7 @@ Markdown(
         more="The tray hardly matters. A later one shortens the way between two chips, but each chip keeps the same bandwidth. "
         "[Which rack](#which-rack-and-what-if-a-switch-tray-fails) you choose, and whether it has spare trays, matters more.\n\n"
         "**How sure?** The paths are printed, but the time of a hop is assumed. "
-        f"The gain is {low} if chips forward at no cost, and {high} if a hop takes as long as AWS's slowest. "
+        f"The gain is {low} if chips forward at no cost, and {high} with AWS's slowest hop. "
         + ledger.rests_on(*ledger.estimated(first.chip, "hop_s"), *ledger.estimated(first, "switch_s")),
     )
 )
@@ -99,8 +99,7 @@ charts.bars(
 # %% [markdown]
 # ## The running case
 #
-# Two models on three systems run through the whole book. This chapter adds no line to the table. It asks how much the last line, the time of
-# exchanges, changes with the switch tray.
+# This chapter adds no line to the table. It asks how much the last line, the time of exchanges, changes with the switch tray.
 
 # %% tags=["hide-input"]
 case.table("switch-tray")
@@ -139,7 +138,7 @@ tables.lanes([trays[0], *compare.lane_maps(trays[0])])
 # are $N$ chips in the rack and $c$ on a tray.
 #
 # **By hand.** NL72x2 has $N = 72$ and $c = 4$. Its chips have 64 lanes to the switch trays, each of 8 GB/s, so $B = 512 \times 71/68 = 535$ GB/s.
-# No kind of switch enters the formula. The cell times an all-to-all without latency on every tray, and it takes as long as $B$ says.
+# No kind of switch enters the formula.
 
 # %% tags=["hide-input"]
 by_hand = 64 * 8e9 * (72 - 1) / (72 - 4)

@@ -314,7 +314,9 @@ def _message(
             continue
         marks.append(svg.arrow(x, y, x2, y2 - (12 if last and y2 > y else 0), wide=2.4))
     forwards, boards = sum(name in at for name in path) - 2, len(path) - len(stops)
-    passed = [counted(boards, "board switch")] * (boards > 0) + [counted(len(path) - boards - forwards - 2, "rack switch")]
+    passed = [counted(boards, "board switch")] * (boards > 0) + [
+        counted(len(path) - boards - forwards - 2, "rack switch")
+    ]
     x, y = at[start]
     marks += [svg.text(x - 14, y - 16, "from", bold=True), svg.text(at[end][0], at[end][1] + 26, "to", bold=True)]
     said = f"{' and '.join(passed)} on the way, {forwards or 'no'} chip forwards"
