@@ -53,6 +53,8 @@ Markdown(
         rival=f"{tm.units.format_quantity(m.weight_bytes(precision), 'B', 3)} that all weights take. The step does {tm.units.format_digits(flop / read, 2)} FLOP for each byte",
         rank="Compared with",
         proof="Check: figures that are not ours",
+        more="**How sure?** It is a lower bound for any software. Parameters, work and cache follow from the model's configuration file, "
+        "and they agree with publishers and other programs. The number of experts read is a mean, for a router without favourites.",
     )
 )
 
@@ -67,20 +69,15 @@ charts.stacks(
 )
 
 # %% [markdown]
-# **How sure is this?** It is a lower bound for any software. Parameters, work and cache follow from the model's configuration file, and
-# they agree with publishers and other programs. The number of experts read is a mean, for a router without favourites.
-
-# %% [markdown]
 # ## The running case
 #
-# Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its users. Most
-# chapters of this part add a line, which they explain, and the last lines are those of the first page.
+# Two models on three systems run through the whole book. The last line of the table is this chapter's.
 
 # %% tags=["hide-input"]
 case.table("model-needs")
 
 # %% [markdown]
-# The last line is the subject of this chapter: the bytes that all cores serving one batch read from HBM, the memory of the chips, in one
+# It holds the bytes that all cores serving one batch read from HBM, the memory of the chips, in one
 # step. The first chart counts what a model needs. This line counts what public software reads, with experts that no token asked for, padding and
 # copies. For Llama that is little more than its weights. For DeepSeek it is more than the whole model weighs, although a token uses only a
 # small part of it.

@@ -174,7 +174,7 @@ assert by_hand == tables.plane_table(tables.trays(tables.LARGE)).planes.tolist()
 tables.planes(trays)
 
 # %% [markdown]
-# Press the buttons. With several planes, a chip has no switch in common with most chips of the other trays. Its message first
+# With several planes, a chip has no switch in common with most chips of the other trays. Its message first
 # goes to a neighbour on its own tray that belongs to the right plane, and that neighbour forwards it.
 
 # %% [markdown]
