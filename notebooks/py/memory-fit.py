@@ -243,7 +243,7 @@ mixture = mixture.assign(**kimi.banded("total_bytes"))
 charts.table(mixture, caption="A large mixture stores more than we predict", download="mixture")
 
 # %% [markdown]
-# With the context the measured bytes grow from 20.9 to 23.4 GiB, and ours stay at 19 GiB. So we miss something that large mixtures store, and
+# With the context the measured bytes grow from 20.9 to 23.4 GiB. Ours stay at 19 GiB. So we miss something that large mixtures store, and
 # the middle estimate is too low for them. The range holds all three rows.
 
 # %% tags=["hide-input"]

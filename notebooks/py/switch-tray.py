@@ -232,13 +232,10 @@ charts.table(
 # $$ T_{experts} = 2\,E\,\left(t_{far} + \frac{S}{B}\right), \qquad \Delta T = 2\,E\,\Delta t_{far} $$
 #
 # Here $E$ is the number of expert layers, $t_{far}$ the latency to the farthest chip, $S$ the bytes that a chip sends and $B$ the rate from above.
-# The tray changes $t_{far}$ alone, so $\Delta T$ is what it saves.
-#
-# **By hand.** With $E = 58$ and one hop of 1.5 µs less, $\Delta T = 2 \times 58 \times 1.5 = 174$ µs. The step of the running case takes some
+# The tray changes $t_{far}$ alone, so $\Delta T$ is what it saves. **By hand.** With $E = 58$ and one hop of 1.5 µs less, $\Delta T = 2 \times 58 \times 1.5 = 174$ µs. The step of the running case takes some
 # forty milliseconds.
 #
-# The next cell asks for the step of the running case with the first tray and with the last. Change the tray, the batch or
-# the mapping, and run it again.
+# Here is the step of the running case with the first tray and with the last. Change the tray or the mapping and run it again.
 
 # %%
 ask = {"mapping": tm.Mapping(tp=2, ep=64), "batch": 192, "context": 4352, "max_context": 4608}
