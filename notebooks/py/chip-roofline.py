@@ -111,7 +111,7 @@ tables.reuse(spec, stored_bytes, ridge * stored_bytes / 2)
 # Take Trainium2 in BF16, for which AWS prints 667 TFLOP/s and 2.9 TB/s. A square weight matrix with 8,192 rows holds 67 million weights.
 # At two bytes each that is 134 MB, and reading it takes 46 µs. Multiplying one token's vector by it takes 134 million
 # operations, which the peak does in 0.2 µs. So reading takes 230 times as long as multiplying. With 230 tokens in the batch, both take
-# the same time. The ridge point is 230 FLOP per byte. The code of this page works each of them out anew.
+# the same time. The ridge point is 230 FLOP per byte.
 
 # %% tags=["hide-input"]
 matrix_bytes, token_flop = 2 * 8192**2, 2 * 8192**2  # two bytes, and two operations, per weight
@@ -124,7 +124,7 @@ assert round(read_s / multiply_s) == round(float(tm.roofline.ridge_point_flop_pe
 #
 # A decode step does not read weights alone. It also reads each sequence's *KV cache*, the stored keys and values of all earlier tokens.
 # No other sequence uses these bytes, so a larger batch does not raise their intensity. We ask `tm.decode_step` for Llama-3.3-70B
-# on one Trainium3 chip, with batches up to the largest that fits in its memory.
+# on one Trainium3 chip, and double the batch as long as the cache still fits in its memory.
 
 # %%
 batch = 2.0 ** np.arange(11)
@@ -152,7 +152,7 @@ charts.lines(
     log_x=True,
     log_y=True,
     caption="A long context keeps decode below the ridge",
-    under="Llama-3.3-70B in MXFP8 on one chip; a line ends at the largest batch that fits",
+    under="Llama-3.3-70B in MXFP8 on one chip; batches double until memory is full",
 )
 
 # %% [markdown]
@@ -163,7 +163,7 @@ charts.lines(
 # ## Our line of the running case
 #
 # The case serves each model with an 8-bit format, so its line in this chapter is the chip's peak in that format. `tm.plan` finds the
-# deployment, and its decode step says how far below that peak it works. The code checks that the peak equals the one in the table at the head of the chapter.
+# deployment, and its decode step says how far below that peak it works.
 
 # %%
 rows = []
@@ -185,8 +185,7 @@ charts.table(placed, caption="Each decode step of the case lies left of the ridg
 #
 # ## How do chips compare?
 #
-# The ridge point is a demand on software: each byte must be reused that much before the peak counts. A high ridge is not a virtue. It means
-# that a chip has much arithmetic for its bandwidth.
+# The ridge point is a demand on software: each byte must be reused that much before the peak counts.
 
 # %% tags=["hide-input"]
 ridges = common.peaks([*GENERATIONS, *comparators], ["bf16"])
@@ -230,8 +229,8 @@ charts.scatter(
 # %% [markdown]
 # Every point lies above the line, so the bound holds on Trainium1 and Trainium3. None of these kernels ran on Trainium2. Large tuned products
 # on Trainium3 come close to the line. Kernels on Trainium1 mix products with other work, and some take more than three times as long as the
-# roofline. A core that runs alone may draw more than its part of the bandwidth. Then its true limit is a shorter time, and the kernels are
-# further above it than the chart shows. The roofline is a limit and not a prediction. The next chapter predicts.
+# roofline. A core that runs alone may get more than its part of the chip's bandwidth. Its own roofline then allows a shorter time than the
+# chart does, and the kernel lies further above it. The roofline is a limit and not a prediction. The next chapter predicts.
 
 # %% [markdown]
 # ## What moves the answer, and what is left out

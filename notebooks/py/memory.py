@@ -38,7 +38,9 @@ guard.above_zero(row_bytes=row_bytes, storage_bytes_per_s=storage_bytes_per_s)
 
 # %% tags=["hide-input"]
 CHIPS = ["trainium1", "trainium2", "trainium3"]
-share, plans = float(tm.efficiencies(chip).weight_stream_share), []
+software, plans = {name: tm.efficiencies(name) for name in dict.fromkeys([*CHIPS, spec.id])}, []
+share = float(software[spec.id].weight_stream_share)
+read = {name: float(it.weight_stream_share) * tm.chip(name).hbm_bytes_per_s for name, it in software.items()}
 for name in [name for name in case.SYSTEMS if tm.system(name).chip.id == spec.id][:1]:
     own = tm.system(name)  # as it is, and with a memory from which weights come at the limit of this chapter
     slow = replace(spec, hbm_bytes_per_s=min(spec.hbm_bytes_per_s, tables.limits(spec).lower / share))
@@ -48,11 +50,11 @@ profiles = tables.profiles("decode")
 reached = tables.share_of_limit(profiles)
 Markdown(
     common.card(
-        tm.units.format_quantity(tables.limits(spec).lower, "B/s", 3),
+        tables.band(spec, share, software[spec.id].range("weight_stream_share")),
         tables.most(spec, share),
         mark="",
-        rival=tables.compared(spec, CHIPS),
-        rank="In comparison",
+        rival=tables.compared(spec, read),
+        rank="Compared with",
         proof="Check: bytes that a profiler counted",
         more=tables.sureness(spec, share, reached, plans),
     )
@@ -71,8 +73,7 @@ charts.bars(
 # %% [markdown]
 # ## The running case
 #
-# Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its users. Most
-# chapters of this part add a line, which they explain, and the last lines are those of the first page.
+# Two models on three systems run through the whole book. The last line of the table is this chapter's.
 
 # %% tags=["hide-input"]
 case.table("memory")
@@ -112,8 +113,9 @@ drawings.ways_to_hbm(chip)
 # | HBM | 9.6 Gb/s per pin x 1,024 pins x 4 stacks / 8 bits | 4.92 TB/s |
 # | DMA engines | 8 cores x 16 engines x 33 GB/s | 4.22 TB/s |
 #
-# SemiAnalysis prints the pin rate, AWS the bandwidth and the rate of an engine. AWS's pages disagree on the memory, 4.9 TB/s on one and
-# 4.7 TB/s on another. The limit is the same for both, because the engines are slower than either.
+# SemiAnalysis prints this pin rate. AWS prints no pin rate, but the bandwidth and the rate of an engine. Its pages disagree on the memory,
+# 4.9 TB/s on one and 4.7 TB/s on another. We infer that these are two grades of the same memory
+# ([Where do the sources disagree, and what did we decide?](contradictions.ipynb)). The engines are slower than either.
 
 
 # %%
@@ -149,7 +151,7 @@ assert round(16 * 512 / start_s / 1e9) == 76
 assert round(move.load_s * 1e6, 1) == 13.8
 
 # %%
-rows = 2.0 ** np.arange(5, 16)
+rows = np.union1d(2.0 ** np.arange(5, 16), np.append(np.geomspace(32, 4096, 57), spec.core.dma_linear_bytes))
 transfer = tm.kernel.dma(chip, 2**30, rows)
 own = tm.kernel.dma(chip, 2**20, row_bytes)
 
@@ -160,7 +162,7 @@ charts.lines(
     y="bandwidth_bytes_per_s",
     color="level",
     log_x=True,
-    caption="Rows below 2 KiB waste the DMA engines",
+    caption=f"Rows below {spec.core.dma_linear_bytes / 1024:.1f} KiB waste the DMA engines",
     under=f"one core of {spec.name}; 1 MiB in rows of {row_bytes:,.0f} B takes {own.time_s * 1e6:,.3g} µs",
 ).properties(height=200)
 
@@ -180,8 +182,8 @@ charts.lines(
 # $$t = \frac{V_w}{\eta_w B_r} + \frac{V_c}{\eta_c B_r}$$
 #
 # $V_w$ and $V_c$ are the bytes of weights and of cache that the rank reads. $B_r$ is the rank's part of the printed HBM bandwidth. The share $\eta_c$ is
-# fitted to measured steps of the public software. For $\eta_w$ such a fit ends at one, the most that a share can be. We assume the middle of
-# 90 and 100 % instead. This is more than the bar *decoding* of the first chart shows. That bar carries the share of profiles of Trainium1,
+# fitted to measured steps of the public software. These steps cannot tell the share $\eta_w$, so we assume the middle of
+# 90 and 100%. This is more than the bar *decoding* of the first chart shows. That bar carries the share of profiles of Trainium1,
 # an older chip, to the others.
 #
 # **By hand.** Llama-3.3-70B runs in FP8 on trn2.48xlarge. Four ranks share a chip, so each has a quarter of 2.9 TB/s:
@@ -211,7 +213,7 @@ assert all(step.memory_s == case.value(line, *pair) for pair, step in steps.item
 charts.stacks(
     tables.reads(steps.values()),
     x="case",
-    y="memory_s",
+    y="time_of_reads_s",
     color="read",
     caption="Weights are most of what a step reads",
     under="running case, one decode step, reads of a rank by themselves",
@@ -221,7 +223,7 @@ charts.stacks(
 # Each bar is an entry of the line, and *cache* is the part that each sequence adds. Both racks of Trainium3 have the same bar, because a rank reads its own
 # memory and not the rack's.
 #
-# **The step model does not know the DMA engines.** On Trainium3 it reads weights at 4.66 TB/s, which is 10% more than the limit of this
+# **The step model ignores this limit of the DMA engines.** On Trainium3 it reads weights at 4.66 TB/s, which is 10% more than the limit of this
 # chapter. Perhaps the engines copy faster than AWS's guide says, as the higher total on AWS's page of the chip suggests. If not, the weights
 # of Trainium3 take that much longer, and the top of this page says what this does to the running case.
 
@@ -278,7 +280,7 @@ moved = {name: tm.decode_step(**ask | change).memory_s for name, change in chang
 chart = charts.bars(
     tables.changed(moved),
     x="change",
-    y="memory_s",
+    y="time_of_reads_s",
     color="what",
     caption="Ranks, memory and width of weights move the reads",
     under="Llama-3.3-70B, reads of HBM in a decode step by themselves",
@@ -295,7 +297,8 @@ tables.within(chart, (0, 1.1e3 * max(map(float, moved.values()))))
 #
 # ```{admonition} Takeaway
 # :class: tip
-# Divide the bytes of a step by the lower rate of HBM and DMA engines, and make every row at least 2 KiB long.
+# Divide the bytes of a step by the lower rate of HBM and DMA engines. The step model of this book still divides by the rate of HBM alone, so
+# it may be too fast on Trainium3. Make every row at least 2.5 KiB long.
 # ```
 
 # %% [markdown]
@@ -305,14 +308,14 @@ tables.within(chart, (0, 1.1e3 * max(map(float, moved.values()))))
 #
 # ```{admonition} Answer
 # :class: dropdown
-# The engines copy $16 \times 17 = 272$ GB/s. A core's half of the memory is $820/2 = 410$ GB/s, so they pass 66 % of it.
+# The engines copy $16 \times 17 = 272$ GB/s. A core's half of the memory is $820/2 = 410$ GB/s, so they pass 66% of it.
 # ```
 #
 # **2.** A core of Trainium2 gathers one MiB in rows of 256 B while the other cores work. How long does this take?
 #
 # ```{admonition} Answer
 # :class: dropdown
-# The engines copy 368 GB/s in long rows. Rows of 256 B reach $256/2{,}485 = 10.3\,\%$ of it, 38 GB/s, which is far below the core's part
+# The engines copy 368 GB/s in long rows. Rows of 256 B reach $256/2{,}485 = 10.3\%$ of it, 38 GB/s, which is far below the core's part
 # of HBM. One MiB takes 28 µs, and the start another 1.3 µs.
 # ```
 #

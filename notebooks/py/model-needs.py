@@ -50,9 +50,11 @@ Markdown(
         f"what one decode step of `{m.id}` must read from memory for {tm.units.counted(batch, 'sequence')}",
         unit="B",
         mark="ideal",
-        rival=f"the step does {tm.units.format_quantity(flop, 'FLOP', 3)}, which is {tm.units.format_digits(flop / read, 2)} FLOP for each byte",
-        rank="In comparison",
+        rival=f"{tm.units.format_quantity(m.weight_bytes(precision), 'B', 3)} that all weights take. The step does {tm.units.format_digits(flop / read, 2)} FLOP for each byte",
+        rank="Compared with",
         proof="Check: figures that are not ours",
+        more="**How sure?** It is a lower bound for any software. Parameters, work and cache follow from the model's configuration file, "
+        "and they agree with publishers and other programs. The number of experts read is a mean, for a router without favourites.",
     )
 )
 
@@ -67,20 +69,15 @@ charts.stacks(
 )
 
 # %% [markdown]
-# **How sure is this?** It is a lower bound for any software. Parameters, work and cache follow from the model's configuration file, and
-# they agree with publishers and other programs. The number of experts read is a mean, for a router without favourites.
-
-# %% [markdown]
 # ## The running case
 #
-# Two models on three systems run through the whole book: a dense one and a mixture of experts, each with a promise to its users. Most
-# chapters of this part add a line, which they explain, and the last lines are those of the first page.
+# Two models on three systems run through the whole book. The last line of the table is this chapter's.
 
 # %% tags=["hide-input"]
 case.table("model-needs")
 
 # %% [markdown]
-# The last line is the subject of this chapter: the bytes that all cores serving one batch read from HBM, the memory of the chips, in one
+# It holds the bytes that all cores serving one batch read from HBM, the memory of the chips, in one
 # step. The first chart counts what a model needs. This line counts what public software reads, with experts that no token asked for, padding and
 # copies. For Llama that is little more than its weights. For DeepSeek it is more than the whole model weighs, although a token uses only a
 # small part of it.
@@ -288,7 +285,7 @@ charts.stacks(
 )
 
 # %% [markdown]
-# Llama is not in the chart. It has no experts, and its ranks copy next to nothing, so more than 97 % of what it reads is needed.
+# Llama is not in the chart. It has no experts, and its ranks copy next to nothing, so more than 97% of what it reads is needed.
 #
 # On Trainium2 the small batch of DeepSeek meets few experts, but the software reads them all. On Trainium3 the batch is large enough to
 # need nearly every expert. There the copies weigh more, because there are more groups. Copies cost room and time, since every rank reads
@@ -312,7 +309,7 @@ charts.table(
 )
 
 # %% [markdown]
-# The largest difference is 0.02 %, in weight bytes: DeepSeek's own FP8 file stores a scale for each block of weights, which we do not count.
+# The largest difference is 0.02%, in weight bytes: DeepSeek's own FP8 file stores a scale for each block of weights, which we do not count.
 # These checks test counts and not a running chip. [How fast do bytes reach a NeuronCore?](memory.ipynb) compares with bytes that a profiler counted.
 #
 # ## What moves the answer?

@@ -25,6 +25,7 @@ import trnmodel as tm
 from trnbook import charts
 from trnbook.chapters import common, guard
 from trnbook.chapters import rack as tables
+from trnbook.chapters.power_rack import rack_power
 from trnbook.shared import case
 
 spec, other = tm.system(system), tm.system(compared_system)
@@ -33,7 +34,8 @@ guard.need(spec.domain_chips > 1, f"system = {spec.id!r} is a single chip, which
 unknown = np.any(np.isnan(spec.chip.hop_s))
 far = None if unknown else tm.collective("all_to_all", 0, spec, in_graph=True, rate_share=1.0)
 step = tm.decode_step("llama-3.1-8b", spec, tm.Mapping(), batch=1, context=1024)
-Markdown(tables.answer(tm.topology(spec), tm.topology(other), far, tm.energy(step)))
+budget = rack_power(spec) if spec.racks >= 1 else None
+Markdown(tables.answer(tm.topology(spec), tm.topology(other), far, tm.energy(step), budget))
 
 # %% tags=["hide-input"]
 tables.front(spec)
@@ -77,13 +79,13 @@ tables.some_paths(spec)
 #
 # $$ B = r \sum_i n_i . $$
 #
-# All of these lanes must end at something. In NL72x2 each chip brings $n = 64$ lanes to the switches of its plane, and each switch gives it a port of
+# In NL72x2 each chip brings $n = 64$ lanes to the switches of its plane, and each switch gives it a port of
 # $w = 8$ lanes. So the plane has $S$ switches. A switch has $L = 160$ lanes. It has $L/w$ ports and so serves at most that many chips $N_p$:
 #
 # $$ S = \frac{n}{w}, \qquad N_p \le \frac{L}{w} . $$
 #
 # **By hand.** Take NL72x2 as SemiAnalysis describes it. A chip has 64 lanes to the other chips of its tray, and as many to the switch
-# trays. Another 16 go to its partner in the second rack. A lane of PCIe Gen6 carries 8 GB/s, so $B = 144 \times 8 = 1152$ GB/s.
+# trays. Another 16 go to its partner in the second rack. A lane of PCIe Gen6 carries 8 GB/s, so $B = 144 \times 8 = 1{,}152$ GB/s.
 #
 # A rack switch has $160/8 = 20$ ports. A plane takes one chip of each of the 18 trays and needs $64/8 = 8$ switches. Four planes with two
 # spare switches each make $4 \times 10 = 40$. On a board, four chips bring $4 \times 64$ lanes to switches of 32 lanes, which are eight per
@@ -132,18 +134,19 @@ assert np.isclose(full.time_s, 4 * 1e9 / chips / (72 * 16 * lane_rate / 72**2), 
 # %% [markdown]
 # ## How do systems compare?
 #
-# Ask the same of each system. The latency is that of an all-to-all without bytes, which waits for the farthest chip.
+# Ask the same of each whole system, which is both racks where there are two. The latency is that of an all-to-all without bytes, which waits for the farthest chip.
 
 # %%
 rows = []
 for name in tables.family(spec):
     far = tm.collective("all_to_all", 0, name, algorithm="direct", **alone)
     rows.append(tables.fabric(tm.topology(name), far))
-short = "Switches shorten the way, and lanes set the rates"
+short = "Switches cut latency, and lanes set the rates"
 charts.table(pd.DataFrame(rows), caption=short, download="fabrics")
 
 # %% [markdown]
-# Over both racks, an all-to-all is no faster with switches than on the torus, because few lanes lead to the second rack.
+# A way through a switch counts as two links, but takes little longer than one. So compare the latencies, which switches shorten, and not
+# the links. Over both racks, an all-to-all is no faster with switches than on the torus, because few lanes lead to the second rack.
 # [Torus or switch?](torus-or-switch.ipynb) asks what either is worth.
 #
 # ## How many chips does a replica need?
@@ -177,8 +180,9 @@ charts.table(tables.parts(spec), caption="Parts as counted, and as a source prin
 #
 # ## What moves the answer, and what is left out
 #
-# **Lanes.** AWS's own page prints fewer lanes than SemiAnalysis, and nobody has reconciled the two. This book counts with SemiAnalysis, which
-# alone says where the lanes end and which are spare. It shows AWS's reading wherever an answer depends on it:
+# **Lanes.** SemiAnalysis counts 144 lanes per chip, and AWS's page shows 88. The total that AWS prints for a chip needs 128 lanes.
+# SemiAnalysis counts these, and 16 more between the racks. So this book counts with SemiAnalysis
+# ([Where do the sources disagree, and what did we decide?](contradictions.ipynb)). AWS's reading is the system `trn3-nl72x2-aws-lanes`:
 
 # %%
 ask = {"message_bytes": 8e6, "chips": 72, **alone}  # in one rack
@@ -188,7 +192,8 @@ Markdown(f"With AWS's lanes an all-to-all of 8 MB in a rack takes {longer:.2f} t
 
 # %% [markdown]
 # **Hops.** AWS documents 1 to 2 µs for a hop of its rings. We assume the middle for every hop, because nobody has published a measurement on
-# switches. **Failures.** A spare switch takes over in NL72x2. NL32x2 has no spare switch tray and loses a quarter of its all-to-all with one.
+# switches. **Failures.** A spare switch takes over in NL72x2. NL32x2 has no spare switch tray and loses a quarter of its all-to-all when a
+# tray fails.
 # **Left out** are power shelves, cooling and retimers. [Which switch tray?](switch-tray.ipynb) asks what newer switches would change.
 
 # %% [markdown]
@@ -212,7 +217,7 @@ Markdown(f"With AWS's lanes an all-to-all of 8 MB in a rack takes {longer:.2f} t
 #
 # ```{admonition} Answer
 # :class: dropdown
-# Each ring of four adds one link on average: $\bar d = \frac{16}{15}\,(1 + 1) = 2.1$. The bisection is $2 \times 4 \times 128 = 1024$ GB/s,
+# Each ring of four adds one link on average: $\bar d = \frac{16}{15}\,(1 + 1) = 2.1$. The bisection is $2 \times 4 \times 128 = 1{,}024$ GB/s,
 # and $8^2$ pairs share it: 16 GB/s each.
 # ```
 #
@@ -234,12 +239,6 @@ Markdown(f"With AWS's lanes an all-to-all of 8 MB in a rack takes {longer:.2f} t
 # * **Ports of the backup switch.** SemiAnalysis exchanges the numbers of its wide and its narrow ports.
 # * **Lanes per chip.** SemiAnalysis counts 144 in use, AWS's page 88. How many switches AWS's lanes need is our own estimate.
 # ```
-
-# %% [markdown]
-# Every link of the system is a line of this chart:
-
-# %% tags=["hide-input"]
-tables.graph(spec)
 
 # %% tags=["hide-input"]
 evidence = tables.evidence(spec)

@@ -18,6 +18,7 @@ from trnmodel.search.choice import Choice
 from trnmodel.units import format_quantity
 
 _PEAKS = ("peak_flop_per_s", "sparse_peak_flop_per_s", "hbm_bytes", "hbm_bytes_per_s")
+_EIGHT_BITS = ("cfp8", "mxfp8", "fp8")  # formats of floating point
 FORMATS = ("bf16", "cfp8", "mxfp8", "fp8", "int8")  # of arithmetic, as the chapter prefers them
 _USES, _SIDE = (1, 16, 64, 256), 9.0  # sequences of the frames of a drawing, and pixels from use to use
 _LONGEST = 600.0  # bar of a drawing [px]
@@ -43,7 +44,7 @@ def answer(chip: Chip, dtype: str, ridge_flop_per_byte: float, comparators: Iter
     Examples
     --------
     >>> print(answer(load.chip("trainium2"), "bf16", 230.0, ["h100"]).splitlines()[0])
-    > **230 FLOP/byte** (ideal): a BF16 program that does less work per byte it reads waits for the memory of Trainium2.
+    > **230 FLOP/byte** (ideal): with less work per byte read, memory limits a BF16 program on Trainium2.
     """
     low, high = chip.range(f"peak_flop_per_s[{dtype}]")
     slow, fast = chip.range("hbm_bytes_per_s")
@@ -54,17 +55,38 @@ def answer(chip: Chip, dtype: str, ridge_flop_per_byte: float, comparators: Iter
     ours = f"peak_flop_per_s[{dtype}]" in chip.estimates
     return common.card(
         f"{ridge_flop_per_byte:,.0f} FLOP/byte",
-        f"a {dtype.upper()} program that does less work per byte it reads waits for the memory of {chip.name}",
+        f"with less work per byte read, memory limits a {dtype.upper()} program on {chip.name}",
         mark="ideal",
-        rival="from " * (len(ends) > 1) + " to ".join(f"{named[name]:,.0f} on {name}" for name in ends),
-        rank="In comparison",
+        rival=" to ".join(f"{named[name]:,.0f} on {name}" for name in ends),
+        rank="Compared with",
         alone="" if named else f"no comparator has a peak in {dtype.upper()}",
         proof="Check against numbers that are not ours",
-        more=f"**How sure?** It is {'our estimate of the' if ours else 'the printed'} peak over the printed bandwidth, "
+        more=_good(chip, dtype, ridge_flop_per_byte, rivals)
+        + f"**How sure?** It is {'our estimate of the' if ours else 'the printed'} peak over the printed bandwidth, "
         "without losses of software. "
         f"Open disagreements between sources move it by at most {high / low * fast / slow - 1:.0%}."
         + _by_engines(chip, dtype),
     )
+
+
+def _good(chip: Chip, dtype: str, ridge_flop_per_byte: float, rivals: pd.DataFrame | None) -> str:
+    r"""Return how to read the ridge of a chip, and where it lies in the chip's fastest format of eight bits.
+
+    Examples
+    --------
+    >>> _good(load.chip("trainium1"), "bf16", 232.0, None)
+    '**Is a low ridge good?** It makes the peak easier to reach, and does not make the peak higher.\n\n'
+    """
+    said = ["**Is a low ridge good?** It makes the peak easier to reach, and does not make the peak higher."]
+    peak = chip.peak_flop_per_s[dtype]
+    lowest = () if rivals is None else rivals[["ridge_flop_per_byte", "peak_flop_per_s"]].min().tolist()
+    if lowest and ridge_flop_per_byte < lowest[0] and peak < lowest[1]:
+        said.append(f"{chip.name} has a lower ridge than the chips compared because its {dtype.upper()} peak is lower.")
+    narrow = {one: chip.peak_flop_per_s[one] for one in _EIGHT_BITS if one in chip.peak_flop_per_s and one != dtype}
+    if narrow and max(narrow.values()) > peak:
+        fastest = max(narrow, key=lambda one: narrow[one])
+        said.append(f"In {fastest.upper()} its ridge is {narrow[fastest] / chip.hbm_bytes_per_s:,.0f}.")
+    return " ".join(said) + "\n\n"
 
 
 def _by_engines(chip: Chip, dtype: str) -> str:
@@ -72,8 +94,8 @@ def _by_engines(chip: Chip, dtype: str) -> str:
 
     Examples
     --------
-    >>> _by_engines(load.chip("trainium3"), "bf16").rpartition(" is ")[2]
-    '159.'
+    >>> _by_engines(load.chip("trainium3"), "bf16").rpartition(", ")[2]
+    'whose ridge is 159.'
     >>> _by_engines(load.chip("h100"), "bf16")
     ''
     """
@@ -84,8 +106,8 @@ def _by_engines(chip: Chip, dtype: str) -> str:
         return ""
     moved = chip.peak_flop_per_s[dtype] / copied
     return (
-        " This leaves out [the DMA engines](memory.ipynb), which copy from HBM. By AWS's guide they are slower than "
-        f"HBM, and with them the ridge is {moved:,.0f}."
+        " The book counts with the bandwidth of HBM. By AWS's guide for kernels, [the DMA engines](memory.ipynb) copy "
+        f"more slowly than that. If the guide is right, use their rate, whose ridge is {moved:,.0f}."
     )
 
 

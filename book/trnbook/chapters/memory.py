@@ -86,21 +86,36 @@ def share_of_limit(profiles: pd.DataFrame) -> float:
     return float(profiles.mbu.median()) * of_chip.hbm / of_chip.lower
 
 
-def most(chip: str | Chip, weight_share: float) -> str:
-    """Return what the limit of a chip is, and at which rate this book reads weights where that is higher.
+def band(chip: str | Chip, weight_share: float, shares: tuple[float, float]) -> str:
+    """Return the rate at which this book reads weights, with its ends: those of the share, and the limit if lower.
 
     Examples
     --------
-    >>> "this book assumes 4.66 TB/s" in most("trainium3", 0.95), "assumes" in most("trainium2", 0.95)
+    >>> band("trainium3", 0.95, (0.9, 1.0))
+    '4.66 TB/s (4.22 to 4.9)'
+    """
+    (chip,) = neuron_chips([chip])
+    rates = limits(chip)
+    ends = weight_share * rates.hbm, min(shares[0] * rates.hbm, rates.lower), shares[1] * rates.hbm
+    rate, low, high = (format_quantity(end, "B/s", 3) for end in ends)
+    return f"{rate} ({low.partition(' ')[0]} to {high.partition(' ')[0]})"
+
+
+def most(chip: str | Chip, weight_share: float) -> str:
+    """Return what the book's rate for weights is, and that it is too fast where a printed limit is lower.
+
+    Examples
+    --------
+    >>> "too fast" in most("trainium3", 0.95), "too fast" in most("trainium2", 0.95)
     (True, False)
     """
     (chip,) = neuron_chips([chip])
     rates = limits(chip)
-    streamed = weight_share * rates.hbm
-    said = f"the most that {chip.name} reads from its memory (HBM), if AWS's guide for kernels is right"
-    if streamed > rates.lower * 1.001:
-        said += f"; this book assumes {format_quantity(streamed, 'B/s', 3)}"
-    return f"{said}. It is the lower of two printed rates, those of the memory and of the DMA engines that copy from it"
+    said = f"the rate at which this book reads weights from the memory (HBM) of {chip.name}"
+    if weight_share * rates.hbm > rates.lower * 1.001:
+        lower = format_quantity(rates.lower, "B/s", 3)
+        said += f". It is too fast if AWS's guide for kernels is right, by which the DMA engines copy {lower}"
+    return said
 
 
 def sureness(chip: str | Chip, weight_share: float, reached: float, plans: Sequence[Choice] = ()) -> str:
@@ -125,14 +140,12 @@ def sureness(chip: str | Chip, weight_share: float, reached: float, plans: Seque
     (chip,) = neuron_chips([chip])
     rates = limits(chip)
     total, streamed = chip.dma_bytes_per_s, weight_share * rates.hbm
-    said = ["**How sure?** Both rates are AWS's."]
+    hbm = format_quantity(rates.hbm, "B/s", 3)
+    said = [f"**How sure?** AWS prints {hbm}, and we count with {weight_share:.0%} of it on public software."]
     if total > rates.engines:
-        said.append(f"AWS's page of the chip allows its DMA engines more, {format_quantity(total, 'B/s', 3)}.")
+        said.append(f"AWS's page of the chip allows its DMA engines {format_quantity(total, 'B/s', 3)}.")
     if streamed > rates.lower * 1.001:
-        said.append(
-            f"The step model of this book does not know the limit: public software reads weights at "
-            f"{format_quantity(streamed, 'B/s', 3)}, and ideal software at {format_quantity(rates.hbm, 'B/s', 3)}."
-        )
+        said.append("The step model of this book ignores the lower limit of the guide.")
         if plans:
             said.append(_if_it_holds(*plans))
     said.append(f"Half of the models profiled on Trainium1 reached at least {reached:.0%} of its limit.")
@@ -179,17 +192,17 @@ def ceilings(chips: Iterable[str | Chip], reached: float) -> pd.DataFrame:
     return tidy(rows)
 
 
-def compared(chip: str | Chip, chips: Iterable[str | Chip]) -> str:
-    """Return the fastest other chip with its limit, as the card of the chapter says it.
+def compared(chip: str | Chip, read_bytes_per_s: Mapping[str, float]) -> str:
+    """Return the fastest other chip with the rate at which this book reads its weights, as the card says it.
 
     Examples
     --------
-    >>> compared("trainium2", ["trainium1", "trainium2", "trainium3"])
-    'Trainium3 reads up to 4.22 TB/s'
+    >>> compared("trainium2", {"trainium1": 0.5e12, "trainium2": 2.8e12, "trainium3": 4.66e12})
+    '4.66 TB/s from the memory of Trainium3'
     """
     (own,) = neuron_chips([chip])
-    best = max((one for one in neuron_chips(chips) if one.id != own.id), key=lambda one: limits(one).lower)
-    return f"{best.name} reads up to {format_quantity(limits(best).lower, 'B/s', 3)}"
+    best = max((name for name in read_bytes_per_s if name != own.id), key=lambda name: read_bytes_per_s[name])
+    return f"{format_quantity(read_bytes_per_s[best], 'B/s', 3)} from the memory of {load.chip(best).name}"
 
 
 def within(chart: alt.LayerChart, x: tuple[float, float], y: tuple[float, float] | None = None) -> alt.LayerChart:
@@ -244,13 +257,17 @@ def pins(chips: Iterable[str | Chip]) -> pd.DataFrame:
 def with_aws_figure(transfer: TransferTime) -> pd.DataFrame:
     """Return the rate of a transfer over the length of its rows, and the curve of AWS's figure at the same rows.
 
-    The figure gives shares of its highest rate, which stands here for the highest rate of the transfer.
+    The figure gives shares of its highest rate, which stands here for the highest rate of the transfer. It has points
+    at powers of two.
     """
     rows = np.atleast_1d(transfer.row_bytes)
     rate = np.broadcast_to(transfer.moved_bytes / transfer.load_s, rows.shape)
-    share_ = np.array([load.value("neuron-dma", "dma_relative_throughput", f"{row:.0f}") for row in rows])
-    curves = {"model": rate, "AWS's figure, scaled to the same end": share_ * rate.max()}
-    return tidy({"row_bytes": rows, "level": name, "bandwidth_bytes_per_s": curve} for name, curve in curves.items())
+    read = rows[np.log2(rows) % 1 == 0]
+    share_ = np.array([load.value("neuron-dma", "dma_relative_throughput", f"{row:.0f}") for row in read])
+    curves = {"model": (rows, rate), "AWS's figure, scaled to the same end": (read, share_ * rate.max())}
+    return tidy(
+        {"row_bytes": at, "level": name, "bandwidth_bytes_per_s": curve} for name, (at, curve) in curves.items()
+    )
 
 
 def by_engine(side: ArrayLike, product: KernelTime) -> pd.DataFrame:
@@ -265,7 +282,7 @@ def reads(steps: Iterable[Step]) -> pd.DataFrame:
     Returns
     -------
     table : pandas.DataFrame
-        case, read ("feed-forward and experts", "attention weights", "output head, norms", "cache") and memory_s.
+        case, read ("feed-forward and experts", "attention weights", "output head, norms", "cache"), time_of_reads_s.
     """
     cases = dict[str, dict[str, float]]()
     for step in steps:
@@ -274,9 +291,9 @@ def reads(steps: Iterable[Step]) -> pd.DataFrame:
             parts[_read(line.rpartition(": ")[2])] += float(times.memory_s)
         cases[f"{step.model.id}, {step.question.setting.at.chip.name}"] = parts
     return tidy(
-        {"case": case, "read": read, "memory_s": memory_s}
+        {"case": case, "read": read, "time_of_reads_s": read_s}
         for case, parts in cases.items()
-        for read, memory_s in parts.items()
+        for read, read_s in parts.items()
     )
 
 
@@ -301,7 +318,7 @@ def changed(times_s: Mapping[str, float]) -> pd.DataFrame:
     """
     kinds = ["reference", *["changed"] * (len(times_s) - 1)]
     rows = zip(times_s.items(), kinds, strict=True)
-    return tidy({"change": name, "memory_s": float(time_s), "what": kind} for (name, time_s), kind in rows)
+    return tidy({"change": name, "time_of_reads_s": float(time_s), "what": kind} for (name, time_s), kind in rows)
 
 
 def decode_bytes(profiles: pd.DataFrame) -> pd.DataFrame:

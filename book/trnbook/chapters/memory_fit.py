@@ -195,8 +195,8 @@ def answer(mapping: Mapping, fit: MemoryFit, place: int, question: str) -> str:
         rest = "These bytes alone are more than the rank has."
     elif good and estimated:
         times = format_digits((room - counted) / estimated, 2)
-        rest = f"The model would no longer fit if they were {times} times as large"
-        rest += ", which the range includes." if sizes[-1] > room else ", which lies beyond the range."
+        rest = f"The model no longer fits if they are {times} times as large as we estimate, and the range "
+        rest += "goes beyond that." if sizes[-1] > room else "ends before that."
     else:
         rest = ""
     less = _best(mapping, fit, float(mapping.ranks[place]) / 2)
@@ -206,8 +206,8 @@ def answer(mapping: Mapping, fit: MemoryFit, place: int, question: str) -> str:
         f"{yes}: {of}" + (f" ({band}" if band else ""),
         f"what the fullest rank of {fit.system.name} needs {question}, {verdict}",
         mark="",
-        rank="In comparison",
-        rival=f"on half as many ranks, {half} would store {needed} GiB" if half else "",
+        rank="Compared with",
+        rival=f"half as many ranks, on which {half} would store {needed} GiB" if half else "",
         alone="" if half else "no smaller mapping was tried",
         proof="Check: a measured footprint, and what ran",
         more=f"**How sure?** Weights and cache, {counted / sizes[0]:.0%} of these bytes, are counted from the model's "

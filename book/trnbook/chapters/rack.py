@@ -11,6 +11,7 @@ from IPython.display import Markdown
 
 from trnbook import charts
 from trnbook.chapters import common
+from trnbook.chapters.power_rack import RackPower
 from trnbook.drawings import racks as drawings_of
 from trnbook.drawings import svg
 from trnbook.drawings.svg import Drawing
@@ -52,7 +53,13 @@ def per_rack(spec: System) -> tuple[int, str]:
     return int(spec.domain_chips / racks), "a rack of" if spec.racks >= 1 else ""
 
 
-def answer(net: Topology, other: Topology, far: Collective | None, watts: Energy | None = None) -> str:
+def answer(
+    net: Topology,
+    other: Topology,
+    far: Collective | None,
+    watts: Energy | None = None,
+    budget: RackPower | None = None,
+) -> str:
     """Return the card that opens the chapter: what a chip can send, how far, in how large a rack, and how sure that is.
 
     Parameters
@@ -63,6 +70,8 @@ def answer(net: Topology, other: Topology, far: Collective | None, watts: Energy
         An all-to-all over the whole system that moves no bytes; none where no latency of a hop is published. [-]
     watts : Energy, optional
         Any step on the system, for the power that is provisioned for a chip. [-]
+    budget : RackPower, optional
+        Parts of the power of a rack, where a source counts its racks. [-]
 
     Examples
     --------
@@ -83,8 +92,21 @@ def answer(net: Topology, other: Topology, far: Collective | None, watts: Energy
         lines.append(f"An empty message reaches the farthest chip of the system after {reached}.")
     if watts is not None and math.isfinite(float(watts.all_in_w)):
         kw = format_quantity(chips * float(watts.all_in_w), "W", 2)
-        lines.append(f"{here} is provisioned for about {kw}, as [{POWER}](power.ipynb) estimates.")
-    lines.append("\n\n**How sure?** We count on a graph of every chip, switch and link.")
+        cooled = f", cooled by {net.system.cooling}" if net.system.cooling in ("air", "liquid") else ""
+        lines.append(f"{here} is provisioned for about {kw}{cooled}, as [{POWER}](power.ipynb) estimates.")
+        if budget is not None and math.isfinite(float(budget.counted_w)):
+            parts = format_quantity(float(budget.counted_w), "W", 2)
+            low, high = (format_quantity(float(end), "W", 2).partition(" ")[0] for end in budget.ends("counted_w"))
+            lines.append(
+                f"The parts that a source counts need {parts} ({low} to {high}) of this at their limits. "
+                "The rest is for storage, the network beyond the rack and reserve, whose watts no source names."
+            )
+    lines.append(
+        "\n\n**How sure?** We count on a graph of every chip, switch and link. "
+        "The check below tests little more than that our graph adds up."
+    )
+    least = min([net, *map(topology, lane_maps(spec))], key=lambda one: one.injection_bytes_per_s_per_dir)
+    fewest = " to ".join(f"{one.injection_bytes_per_s_per_dir / 1e12:.2f}" for one in (least, net))
     for name in (maps := lane_maps(spec)):
         mapped = topology(name)
         least = format_quantity(mapped.injection_bytes_per_s_per_dir, "B/s", 3)
@@ -95,10 +117,10 @@ def answer(net: Topology, other: Topology, far: Collective | None, watts: Energy
             f"{needed:g} switches (our own estimate)."
         )
     return common.card(
-        f"{sent} per chip",
+        f"{sent} per chip" + f" ({fewest})" * (least is not net),
         f"what each of the {counted(chips, 'chip')} in {where} {spec.name} can send{_near(net)}".replace("  ", " "),
         mark="",
-        rank="In comparison",
+        rank="Compared with",
         rival=f"{rival_sends} for each chip of {other.system.name}{_near(other, '')}",
         proof="Check: our graph against printed counts",
         more=" ".join(lines)
@@ -134,13 +156,8 @@ def front(spec: System) -> Drawing | LayerChart:
     """
     if not math.isnan(spec.compute_trays_per_rack * spec.chips_per_tray):
         return drawings_of.rack_front(spec)
-    return drawings_of.torus(spec) if _is_drawn(spec) else link_by_link(spec)
-
-
-def _is_drawn(spec: System) -> bool:
-    """Return whether `front` draws a system."""
     grid = spec.fabric == "torus" and len(spec.torus_shape) > 1
-    return grid or not math.isnan(spec.compute_trays_per_rack * spec.chips_per_tray)
+    return drawings_of.torus(spec) if grid else link_by_link(spec)
 
 
 def some_paths(spec: System) -> Drawing | Markdown:
@@ -154,7 +171,7 @@ def some_paths(spec: System) -> Drawing | Markdown:
     net = topology(spec)
     routes = what_if.paths(net)
     if not routes:
-        return Markdown("[Evidence](#evidence) draws every link of this system.")
+        return Markdown("Each link of this system joins two neighbours.")
     stops = {name: [_stop(net, node) for node in nodes] for name, nodes in routes.items()}
     said = [f"path {name}: {' to '.join(f'{stop} ({at})' for stop, at, _ in path)}" for name, path in stops.items()]
     return Drawing(
@@ -199,11 +216,6 @@ def _chain(path: list[tuple[str, str, svg.Accent]]) -> list[str]:
         if place:
             marks.append(svg.arrow(x - _STOP_GAP, 12 + _STOP_HIGH / 2, x - 1, 12 + _STOP_HIGH / 2))
     return marks
-
-
-def graph(spec: System) -> LayerChart | Markdown:
-    """Return the chart of the links of a system, or where it stands if `front` is that chart."""
-    return link_by_link(spec) if _is_drawn(spec) else Markdown("The chart at the head of the page is this graph.")
 
 
 def family(spec: System) -> list[str]:

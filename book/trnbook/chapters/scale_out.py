@@ -45,12 +45,12 @@ def answer(system: System, chips: float) -> str:
         f"{chips:,.0f} chips",
         f"three layers of the smallest switches that AWS uses join this many chips of {system.name}",
         mark="",
-        rival=f"each of them sends {out} on this network, and {up} inside its own domain",
-        rank="In comparison",
+        rival=f"{up} per chip inside its domain; on this network it is {out}",
+        rank="Compared with",
         proof="Check: numbers that are not ours",
-        more="This network is for training and for large fleets. In the case of this book, serving never leaves a rack."
-        "\n\n**How sure?** The count is arithmetic on ports, by a formula that gives every size SemiAnalysis prints; "
-        "one of them needs four planes. Single large transfers of Trainium2 reach "
+        more="You need this page for training and large fleets. In the case of this book, serving never leaves a rack."
+        "\n\n**How sure?** The count is arithmetic on ports. Its formula gives every size that SemiAnalysis prints. "
+        "Single large transfers of Trainium2 reach "
         f"{shares.min():.0%} to {shares.max():.0%} of the printed rate. "
         "Gradients in [training](#how-long-does-an-exchange-take) reach far less.",
     )

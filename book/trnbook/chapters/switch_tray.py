@@ -126,13 +126,13 @@ def claim(counted: pd.DataFrame) -> str:
     --------
     >>> judged = pd.DataFrame({"software": "ideal", "verdict": ["agrees", "later", "no rate", "earlier"]})
     >>> claim(counts(judged)).partition(".")[0]
-    'The claim holds in 1 of the 3 cases that can be decided'
+    'We can decide 3 cases, and the claim holds in 1 of them'
     """
     agrees, earlier, later, open_cases, cases = (int(counted.iloc[-1][name]) for name in (*VERDICTS, "cases"))
     return (
-        f"The claim holds in {agrees} of the {cases - open_cases} cases that can be decided. In {earlier} cases the "
-        f"larger rack pays earlier, at 3 trillion parameters or fewer. In {later} cases it pays later, because it does "
-        "not yet pay at some size from 4 trillion on."
+        f"We can decide {cases - open_cases} cases, and the claim holds in {agrees} of them. In {earlier} cases the "
+        "larger rack already pays at 3 trillion parameters or fewer. "
+        f"In {later} cases it does not yet pay at 4 trillion parameters, or at a larger size."
     )
 
 
@@ -201,17 +201,17 @@ def lanes(names: Iterable[str | System]) -> svg.Drawing:
     Examples
     --------
     >>> lanes(["trn3-nl72x2-pcie160", "trn3-nl72x2-aws-lanes"])
-    Every tray leaves a chip with the same lanes (NL72x2, PCIe 160, NL72x2, AWS lanes): one chip and its ports
+    The lane map says where a chip's ports lead (NL72x2, PCIe 160, NL72x2, AWS lanes): one chip and its ports
     """
     frames = {label(spec): _ports(spec) for spec in map(systems.system, listed("names", names))}
     chip = [svg.rect(4, 40, 76, 120), svg.text(42, 105, "one chip", bold=True)]
     return svg.Drawing(
         id="switch-tray-lanes",
-        caption="Every tray leaves a chip with the same lanes",
+        caption="The lane map says where a chip's ports lead",
         height=215,
         marks=chip,
         frames=frames,
-        note="Each line is a port of eight lanes; dashed ones are redundant.",
+        note="Each line is a port of eight lanes; dashed ones are redundant. No switch tray changes them.",
         alt="one chip and its ports",
     )
 
@@ -307,9 +307,17 @@ def _message(
     marks = []
     for i, ((x, y), (x2, y2)) in enumerate(pairwise(places)):
         last = i == len(places) - 2
+        if x == x2:  # over a board switch to a neighbour, past the chips between them
+            side = x - 17
+            marks += [svg.line(x - 11, y, side, y, wide=2.4), svg.line(side, y, side, y2, wide=2.4)]
+            marks.append(svg.arrow(side, y2, x - 10, y2, wide=2.4))
+            continue
         marks.append(svg.arrow(x, y, x2, y2 - (12 if last and y2 > y else 0), wide=2.4))
-    forwards, switches = sum(name in at for name in path) - 2, sum(name not in at for name in path)
+    forwards, boards = sum(name in at for name in path) - 2, len(path) - len(stops)
+    passed = [counted(boards, "board switch")] * (boards > 0) + [
+        counted(len(path) - boards - forwards - 2, "rack switch")
+    ]
     x, y = at[start]
     marks += [svg.text(x - 14, y - 16, "from", bold=True), svg.text(at[end][0], at[end][1] + 26, "to", bold=True)]
-    said = f"{counted(switches, 'switch')} on the way, {forwards or 'no'} chip forwards"
+    said = f"{' and '.join(passed)} on the way, {forwards or 'no'} chip forwards"
     return [*marks, svg.text(390, 178 + 34 * len(letters), said, bold=True)]

@@ -96,7 +96,7 @@ def test_the_card_says_what_a_rack_holds():
     step = tm.decode_step("llama-3.1-8b", "trn3-nl72x2-pcie160", tm.Mapping(), batch=1, context=1024)
     card = said("trn3-nl72x2-pcie160", "trn2-ultraserver", tm.energy(step))
     assert (
-        "**1.15 TB/s per chip**: what each of the 72 chips in a rack of Trainium3 NL72x2 Switched "
+        "**1.15 TB/s per chip** (0.70 to 1.15): what each of the 72 chips in a rack of Trainium3 NL72x2 Switched "
         "can send, 1.02 TB/s of it within" in card
     )
     assert "640 GB/s for each chip of Trn2 UltraServer, 512 GB/s of it within its instance" in card
@@ -117,7 +117,7 @@ def test_paths_are_drawn_stop_by_stop():
     frames = rack.some_paths(tm.system("trn3-nl72x2-pcie160")).frames
     assert [("".join(frame)).count("<rect") for frame in frames.values()] == [3, 5, 6]
     assert "".join(frames["path B"]).count("board switch") == 1
-    assert "Evidence" in rack.some_paths(tm.system("trn2.48xlarge")).data
+    assert "neighbours" in rack.some_paths(tm.system("trn2.48xlarge")).data
 
 
 def test_a_count_says_when_it_is_of_both_racks():
@@ -158,8 +158,6 @@ def test_the_drawing_marks_the_chips_of_a_replica():
 def test_a_system_without_trays_shows_its_links():
     assert rack.front(tm.system("trn3-nl72x2-pcie160")).id == "rack-trn3-nl72x2-pcie160"
     assert len(rack.front(tm.system("gb200-nvl72")).to_dict()["description"]) > 0
-    assert "head of the page" in rack.graph(tm.system("gb200-nvl72")).data
-    assert len(rack.graph(tm.system("inf2.48xlarge")).data) > 0
 
 
 @pytest.mark.parametrize("text", ["82 switches (our own estimate)", "704", "64 chips", "disagrees"])

@@ -186,8 +186,8 @@ def test_the_drawing_of_planes_has_every_chip_and_the_path(trays, planes):
     for frame, count in zip(parts(switch_tray.planes(trays)), planes, strict=True):
         assert sum(tag == "rect" for tag, *_ in frame) == chips + count
         said = [text for _, text, _ in frame if text and "on the way" in text]
-        switches = 2 if count > 1 and chips == 72 else 1
-        assert said[0].startswith(f"{switches} switch")
+        board = "1 board switch and " if count > 1 and chips == 72 else ""
+        assert said[0].startswith(f"{board}1 rack switch on")
         assert said[0].endswith("1 chip forwards" if count > 1 else "no chip forwards")
 
 
