@@ -131,14 +131,16 @@ rows = [
 charts.table(pd.DataFrame(rows), caption=f"What serves {tm.units.counted(users, 'user')}", download="what-to-use")
 
 # %% [markdown]
-# Rents are those of Capacity Blocks, and a dash says that nobody publishes one. *Chance* is the share of draws of what is uncertain in
-# which the promise holds. Of those draws nine in ten lie in the range in brackets. *Extrapolated* means that no published run lies near.
+# Rents are those of AWS's Capacity Blocks, and a dash says that nobody publishes one. *Draws* are guesses of what nobody knows of the software.
+# *Chance* is the share of them in which the promise holds, and the range in brackets holds nine in ten of those. *Extrapolated* means
+# that no published run lies near. TTFT counts the prompts of others, and not the wait for a free slot.
 #
 # - **Drafts** are tokens that a small model proposes and the large one checks. Their gain was measured with one sequence, in another format
 #   and on more ranks than here, and we assume that it carries over. So the table also shows what the best documented software makes without them.
 # - **The promise sets no limit on the first token.** Prompts take longer on Trainium, so a limit of a second helps GPUs.
 #   [Which system should I use?](which-system.ipynb) shows by how much.
 # - **An announced system** cannot be rented yet.
+# - **Other sellers rent GPUs for less than AWS does.** Choose *rented at market* above: the order of the bills may turn.
 # - **No documented release of vLLM Neuron lists DeepSeek-V3.** Its rows ask what that software would make.
 #
 # ## What a million tokens cost

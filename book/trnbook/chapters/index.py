@@ -167,11 +167,10 @@ def _verdict(roles: Mapping[str, str], bills: Mapping[str, Capacity]) -> str:
     ours, gpu = rents["for rent"], rents[GPU]
     first = min(ours, gpu, key=lambda one: one.usd_per_month)
     (low, high), (other_low, other_high) = (tuple(map(float, one.ends("usd_per_month"))) for one in (ours, gpu))
-    lower = f"The middle of the bill is lower on {first.system.name}"
+    second = gpu if first is ours else ours
+    lower = f"At AWS's rents {first.system.name} costs less than {second.system.name} by the prediction"
     return (
-        f"{lower}, but the two ranges overlap: this is a tie."
-        if low <= other_high and other_low <= high
-        else f"{lower}."
+        f"{lower}, but their ranges overlap: this is a tie." if low <= other_high and other_low <= high else f"{lower}."
     )
 
 

@@ -93,7 +93,7 @@ def test_the_first_lines_have_the_bill_of_the_plan_and_what_is_left_without_draf
     assert f"{held.in_words('instances', 'instances')} with {held.chips:,.0f} chips" in said
     assert f"{held.in_words('usd_per_month')} per month" in said
     assert f"{tm.units.format_digits(plain.tokens_per_s_per_chip, 2)} without drafts" in said
-    assert said.endswith("the two ranges overlap: this is a tie.")
+    assert said.endswith("their ranges overlap: this is a tie.")
     line = index.row("for rent", sized.for_rent, None, held)
     assert line["chance"] == f"{sized.for_rent.chance:.0%}"
     assert line["instances"].startswith(f"{held.instances:.0f} (")

@@ -135,7 +135,10 @@ def test_the_card_says_whether_it_fits():
     )
     assert "so it should fit with TP 4." in said
     # 24 GiB less 18.32 of weights and cache over the other 2.27
-    assert "The model no longer fits if they are 2.5 times as large as we estimate, and the range goes beyond that." in said
+    assert (
+        "The model no longer fits if they are 2.5 times as large as we estimate, and the range goes beyond that."
+        in said
+    )
     assert "half as many ranks, on which TP 2 would store 39 GiB." in said
     none = tm.memory_fit("llama-3.1-405b", "trn2.48xlarge", MAPPINGS, batch=64, context=65_536)
     assert not none.valid.any()
