@@ -131,9 +131,9 @@ def bars(owned: TokenCosts, rented: TokenCosts, sold: TokenCosts | None = None) 
     table = table[(table.software == "public") & table.usd_per_mtoken.notna()]
     place = {name: i for i, name in enumerate(table.sort_values(["paid", ENDS[0]], kind="stable").system.unique())}
     table = table.assign(place=table.system.map(place)).sort_values(["place", "paid"], kind="stable", ignore_index=True)
-    sold = sellers({"": rented}).sort_values("api_generated_usd_per_mtoken", kind="stable")
-    price = dict.fromkeys(ENDS, sold.api_generated_usd_per_mtoken)
-    more = sold[["model"]].assign(paid=CUSTOMER, system="sold by " + sold.seller, software="public", **price)
+    hosted = sellers({"": rented}).sort_values("api_generated_usd_per_mtoken", kind="stable")
+    price = dict.fromkeys(ENDS, hosted.api_generated_usd_per_mtoken)
+    more = hosted[["model"]].assign(paid=CUSTOMER, system="sold by " + hosted.seller, software="public", **price)
     return pd.concat([table, more.assign(basis="measured")], ignore_index=True) if len(more) else table
 
 

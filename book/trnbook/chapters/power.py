@@ -203,7 +203,8 @@ def _counted(rack: RackPower | None) -> str:
     """Return which part of what is provisioned for a rack has a source; empty where no source counts its parts."""
     if rack is None:
         return ""
-    parts = format_within(float(rack.counted_w) / KW, *(float(w) / KW for w in rack.ends("counted_w")), "kW")
+    low, high = (float(w) / KW for w in rack.ends("counted_w"))
+    parts = format_within(float(rack.counted_w) / KW, low, high, "kW")
     return (
         f"With every chip at its TDP the counted parts of the rack take {parts}. The rest is storage, the network "
         "beyond the rack, management and reserve, which no source counts. "

@@ -105,8 +105,8 @@ def answer(
         "\n\n**How sure?** We count on a graph of every chip, switch and link. "
         "The check below tests little more than that our graph adds up."
     )
-    least = min([net, *map(topology, lane_maps(spec))], key=lambda one: one.injection_bytes_per_s_per_dir)
-    fewest = " to ".join(f"{one.injection_bytes_per_s_per_dir / 1e12:.2f}" for one in (least, net))
+    slowest = min([net, *map(topology, lane_maps(spec))], key=lambda one: one.injection_bytes_per_s_per_dir)
+    between = " to ".join(f"{one.injection_bytes_per_s_per_dir / 1e12:.2f}" for one in (slowest, net))
     for name in (maps := lane_maps(spec)):
         mapped = topology(name)
         least = format_quantity(mapped.injection_bytes_per_s_per_dir, "B/s", 3)
@@ -117,7 +117,7 @@ def answer(
             f"{needed:g} switches (our own estimate)."
         )
     return common.card(
-        f"{sent} per chip" + f" ({fewest})" * (least is not net),
+        f"{sent} per chip" + f" ({between})" * (slowest is not net),
         f"what each of the {counted(chips, 'chip')} in {where} {spec.name} can send{_near(net)}".replace("  ", " "),
         mark="",
         rank="Compared with",
