@@ -252,8 +252,8 @@ document.addEventListener("DOMContentLoaded", () => {
 
   // A value with its range, on an axis of powers that both cells of a row share.
   function whisker(value, range, [least, most]) {
-    const picture = shape("svg", { viewBox: "0 0 120 12", class: "trn-whisker", "aria-hidden": "true" });
-    const x = (at) => 4 + (112 * Math.log(at / least)) / Math.log(most / least || 1) || 4;
+    const picture = shape("svg", { viewBox: "0 0 200 12", class: "trn-whisker", "aria-hidden": "true" });
+    const x = (at) => 4 + (192 * Math.log(at / least)) / Math.log(most / least || 1) || 4;
     if (range) picture.append(shape("line", { x1: x(range[0]), x2: x(range[1]), y1: 6, y2: 6 }));
     picture.append(shape("circle", { cx: x(value), cy: 6, r: 4 }));
     return picture;
@@ -317,8 +317,8 @@ document.addEventListener("DOMContentLoaded", () => {
       for (const one of some) {
         const before = one.parts.slice(0, i).reduce((sum, value) => sum + value, 0);
         const total = Math.max(...some.map((each) => each.parts.reduce((sum, value) => sum + value, 0)), most);
-        const picture = shape("svg", { viewBox: "0 0 120 12", class: "trn-part", "aria-hidden": "true" });
-        picture.append(shape("rect", { x: (120 * before) / total, width: Math.max(0.5, (120 * one.parts[i]) / total), y: 1, height: 10 }));
+        const picture = shape("svg", { viewBox: "0 0 200 12", class: "trn-part", "aria-hidden": "true" });
+        picture.append(shape("rect", { x: (200 * before) / total, width: Math.max(0.5, (200 * one.parts[i]) / total), y: 1, height: 10 }));
         const cell = row.insertCell();
         cell.append(element("span", number(1000 * one.parts[i], 2)), picture);
       }

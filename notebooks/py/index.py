@@ -21,8 +21,8 @@ output_tokens: int = 512
 users: int = 1000
 desk_models: list[str] = ["llama-3.1-8b", "llama-3.3-70b", "gpt-oss-120b", "qwen3-235b-a22b", "deepseek-v3", "kimi-k2"]
 desk_tokens_per_s_per_user: list[float] = [10.0, 20.0, 30.0, 50.0, 75.0, 100.0, 150.0, 200.0]
-desk_input_tokens: list[int] = [1024, 4096, 32768]
-desk_output_tokens: list[int] = [1024, 512, 1024]
+desk_input_tokens: list[int] = [2048, 4096, 32768]
+desk_output_tokens: list[int] = [512, 512, 1024]
 
 # %% tags=["hide-input"]
 import pandas as pd
