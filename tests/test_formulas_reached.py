@@ -14,9 +14,9 @@ import trnmodel.formulas
 from trnbook.chapters import cost_value as worth
 from trnbook.chapters import memory as hbm
 from trnbook.chapters import power_claims as claimed
-from trnbook.chapters import power_rack as rack_power
 from trnbook.chapters import scale_out
 from trnbook.shared import placements
+from trnbook.shared import rack_power as rack_power
 from trnmodel.catalog.options import documented
 from trnmodel.catalog.stacks import IDEAL
 from trnmodel.fabric import expert_exchange, scaleout

@@ -9,9 +9,11 @@ document.addEventListener("DOMContentLoaded", () => {
   const [SURE, LIKELY] = [0.95, 0.75]; // shares of the draws
   const SHARES = [...Array(10).keys()].map((i) => 0.05 + 0.1 * i); // of the stored quantiles
   const SIDES = ["Trainium", "GPU"];
+  const ROLES = ["chosen Trainium", "beside it"]; // in the chart, as in `charts.desk`
+  const CHEAPEST = "cheapest"; // of the GPUs, by their bill
   const SCOPES = { rent: "for rent today", announced: "announced", all: "all" };
   const PAID = { rent: "rented from AWS", market: "rented at market", own: "owned" };
-  const SOFTWARE = { documented: "documented public", "hand-tuned": "hand-tuned (a scenario)", ideal: "ideal (a limit)" };
+  const SOFTWARE = { documented: "documented", "hand-tuned": "hand-tuned (a scenario)", ideal: "ideal (a limit)" };
   const MEASURES = { made: "tokens/s per chip", perM: "$ per million tokens", joule: "J per token" };
   const SVG = "http://www.w3.org/2000/svg";
 
@@ -47,13 +49,13 @@ document.addEventListener("DOMContentLoaded", () => {
     ["trainium", "Own price, Trainium [$/chip-hour]", [0.001, 1000]],
     ["gpu", "Own price, GPU [$/chip-hour]", [0.001, 1000]],
     ["electricity", "Electricity [$/kWh]", [0, 10]],
-    ["baseline", "Compare with", options(data.systems, () => "").map((_, i) => [data.systems[i].id, data.systems[i].name])],
+    ["beside", "Beside it", [[CHEAPEST, "GPU with the lowest bill"], ...data.systems.map(({ id, name }) => [id, name])]],
     ["measure", "Axis", Object.entries(MEASURES)],
   ];
   const { chosen } = data;
   const FIRST = {
     model: chosen.model, speed: String(chosen.tokens_per_s_per_user), length: named([chosen.input_tokens, chosen.output_tokens]),
-    users: String(chosen.users), scope: "rent", software: "documented", paid: "rent", trainium: "", gpu: "", electricity: "", baseline: chosen.baseline, measure: "made",
+    users: String(chosen.users), scope: "rent", software: "documented", paid: "rent", trainium: "", gpu: "", electricity: "", beside: CHEAPEST, measure: "made",
   };
   const state = { ...FIRST };
 
@@ -84,7 +86,8 @@ document.addEventListener("DOMContentLoaded", () => {
   function price(system) {
     const own = state[system.gpu ? "gpu" : "trainium"];
     if (own !== "") return { usd: Number(own), drawn: SHARES.map(() => Number(own)) };
-    const stored = system.prices[state.paid] ?? (state.paid === "market" ? system.prices.rent : null); // AWS alone rents its chips
+    const as = state.paid === "market" && !system.prices.market ? "rent" : state.paid; // AWS alone rents its chips out
+    const stored = system.prices[as];
     if (!stored) return null;
     const [middle, ...ratios] = stored;
     let more = 0;
@@ -92,7 +95,7 @@ document.addEventListener("DOMContentLoaded", () => {
       const [usual, kwh] = system.electricity;
       more = (Number(state.electricity) - usual) * kwh;
     }
-    return { usd: middle + more, drawn: ratios.map((ratio) => ratio * middle + more) };
+    return { usd: middle + more, drawn: ratios.map((ratio) => ratio * middle + more), as: more ? null : as };
   }
 
   // Whole instances that serve a rate of requests, from the largest load of a replica by its chips.
@@ -127,11 +130,11 @@ document.addEventListener("DOMContentLoaded", () => {
     if (!row) return null;
     const system = data.systems[at];
     if (row.length === 1) return { system, at, fast: false, reached: row[0] };
-    const [made, ttft, joule, degrees, batch, loads, basis, chance, drawn, ttftEnds, jouleEnds, parts, chipS] = row;
+    const [made, ttft, joule, degrees, batch, loads, basis, chance, drawn, madeEnds, ttftEnds, costs, parts, chipS, plain] = row;
     const paid = price(system);
     const count = instances(system, loads, rate(speed));
     const found = {
-      system, at, fast: true, made, ttft, joule, paid, loads, chance, drawn, ttftEnds, jouleEnds, parts, chipS,
+      system, at, fast: true, made, ttft, joule, paid, loads, chance, drawn, madeEnds, ttftEnds, parts, chipS, plain,
       mapping: data.texts[degrees].replace("batch #", `batch ${batch}`),
       basis: basis === undefined ? "" : data.texts[basis],
       instances: count,
@@ -140,11 +143,11 @@ document.addEventListener("DOMContentLoaded", () => {
       bill: paid ? count * system.chips * paid.usd * HOURS : null,
     };
     if (drawn?.length) {
-      found.madeEnds = [drawn[0] * made, drawn[drawn.length - 1] * made];
       found.counts = drawn.map((ratio) => instances(system, loads.map(([chips, load]) => [chips, load * ratio]), rate(speed)));
       found.countEnds = [Math.min(count, ...found.counts), Math.max(count, ...found.counts)];
       if (paid) {
-        found.perMEnds = ends(paid.drawn.flatMap((one) => drawn.map((ratio) => (one / 3600 / (made * ratio)) * 1e6)));
+        const stored = paid.as && costs[Object.keys(PAID).indexOf(paid.as)];
+        found.perMEnds = stored || ends(paid.drawn.flatMap((one) => drawn.map((ratio) => (one / 3600 / (made * ratio)) * 1e6)));
         found.bills = paid.drawn.flatMap((one) => found.counts.map((n) => n * system.chips * one * HOURS));
         found.billEnds = ends(found.bills);
       }
@@ -170,9 +173,12 @@ document.addEventListener("DOMContentLoaded", () => {
     return { best: tied[0], tied: tied.slice(1) };
   }
 
-  // The share of the draws, taken as independent, in which the first bill is lower.
+  // The share of the draws in which the first bill is lower. Software of one chip is the same draw on both systems;
+  // other draws are taken as independent.
   function cheaper(one, other) {
-    const pairs = one.bills.flatMap((a) => other.bills.map((b) => (a < b ? 1 : a > b ? 0 : 0.5)));
+    const less = (a, b) => (a < b ? 1 : a > b ? 0 : 0.5);
+    const same = one.system.chip === other.system.chip;
+    const pairs = same ? one.bills.map((a, i) => less(a, other.bills[i])) : one.bills.flatMap((a) => other.bills.map((b) => less(a, b)));
     return pairs.reduce((sum, pair) => sum + pair, 0) / pairs.length;
   }
 
@@ -185,11 +191,31 @@ document.addEventListener("DOMContentLoaded", () => {
 
   const billed = (...pair) => pair.every((one) => one.bills);
 
+  // What stands beside the chosen Trainium: the GPUs with the lowest bill, or the system that is asked for.
+  function rival(speed = state.speed, software = state.software) {
+    if (state.beside === CHEAPEST) return ordered("GPU", speed, software).best;
+    const found = answered(data.systems.findIndex(({ id }) => id === state.beside), speed, software);
+    return found?.fast ? found : null;
+  }
+
+  const couple = (speed, software) => [ordered("Trainium", speed, software).best, rival(speed, software)];
+
+  // Systems that count and have no price, although they make more than the chosen one.
+  function unpriced(one) {
+    if (!one || one.bill === null) return [];
+    return all(state.speed).filter((other) => other.fast && other.bill === null && other.system.gpu === one.system.gpu && other.made > one.made * (1 + TIED));
+  }
+
   const tiePrice = (one, other) => (other.paid ? (other.paid.usd * one.made) / other.made : null);
 
   // The verdict -----------------------------------------------------------------------------------------------------
 
   function lacking(side) {
+    if (side === "GPU" && state.beside !== CHEAPEST) {
+      const at = data.systems.findIndex(({ id }) => id === state.beside);
+      const slow = answered(at, state.speed);
+      return slow ? `${data.systems[at].name} gives a user at most ${number(slow.reached, 2)} tokens/s.` : `${state.model} does not fit ${data.systems[at].name}.`;
+    }
     const slow = all(state.speed).filter((one) => one.system.gpu === (side === "GPU"));
     const scope = side === "GPU" || state.scope === "all" ? "" : ` that is ${SCOPES[state.scope]}`;
     if (!slow.length) return `${state.model} fits no ${side} system${scope}.`;
@@ -210,9 +236,10 @@ document.addEventListener("DOMContentLoaded", () => {
     const { share, who, sure } = ahead(ours, gpu);
     const [low, high] = ours.bill <= gpu.bill ? [ours, gpu] : [gpu, ours];
     const bills = `${usd(low.bill)} per month on ${low.system.name}, ${usd(high.bill)} on ${high.system.name}`;
-    if (who === 0) return `A tie: ${bills}. ${names[0]} is the cheaper one in ${of100(share)}.`;
+    const drafts = ours.plain ? ` This counts on drafts, which make ${number(ours.made / ours.plain, 2)} times as many tokens on ${names[0]}.` : ours.plain === null ? " This counts on drafts: without them no mapping keeps the promise." : "";
+    if (who === 0) return `A tie: ${bills}. ${names[0]} is the cheaper one in ${of100(share)}.${drafts}`;
     const first = who > 0 ? ours : gpu;
-    return `${first.system.name} ${sure ? "costs" : "probably costs"} less: ${bills}. It is the cheaper one in ${of100(who > 0 ? share : 1 - share)}.`;
+    return `${first.system.name} ${sure ? "costs" : "probably costs"} less: ${bills}. It is the cheaper one in ${of100(who > 0 ? share : 1 - share)}.${drafts}`;
   }
 
   // What would change it: prices, speeds, and software.
@@ -225,19 +252,20 @@ document.addEventListener("DOMContentLoaded", () => {
       found.push(`Price: at ${usd(tie)} per chip-hour${now}, a token on ${ours.system.name} costs what it costs on ${gpu.system.name}.`);
     }
     if (state.software === "documented" && billed(ours, gpu)) {
+      const other = state.beside === CHEAPEST ? "a GPU" : gpu.system.name;
       const signs = data.speeds.map((speed) => {
-        const [one, other] = SIDES.map((side) => ordered(side, speed).best);
-        if (!one && !other) return null;
-        if (!one || !other) return `no ${one ? "GPU" : "Trainium"} is fast enough`;
-        if (!billed(one, other)) return "a price is missing";
-        const { who, sure } = ahead(one, other);
-        return ["GPUs SURE cost less", "a tie", "Trainium SURE costs less"][who + 1].replace("SURE ", sure ? "" : "probably ");
+        const [one, beside] = couple(speed);
+        if (!one && !beside) return null;
+        if (!one || !beside) return one ? `${other} is too slow` : "no Trainium is fast enough";
+        if (!billed(one, beside)) return "a price is missing";
+        const { who, sure } = ahead(one, beside);
+        return [`${other} SURE costs less`, "a tie", "Trainium SURE costs less"][who + 1].replace("SURE ", sure ? "" : "probably ");
       });
       const runs = [];
       signs.forEach((sign, i) => (sign && sign === runs[runs.length - 1]?.sign ? (runs[runs.length - 1].to = data.speeds[i]) : sign && runs.push({ sign, from: data.speeds[i], to: data.speeds[i] })));
       found.push(`Speed: ${runs.map(({ sign, from, to }) => `${sign} at ${from === to ? from : `${from} to ${to}`}`).join("; ")} tokens/s per user.`);
-      const [one, other] = SIDES.map((side) => ordered(side, state.speed, "ideal").best);
-      if (one && other && one.bill !== null && other.bill !== null) found.push(`Software: if all of it were ideal, ${one.bill < other.bill ? one.system.name : other.system.name} would cost less: ${usd(one.bill)} per month on ${one.system.name}, ${usd(other.bill)} on ${other.system.name}.`);
+      const [one, rest] = couple(state.speed, "ideal");
+      if (one && rest && one.bill !== null && rest.bill !== null) found.push(`Software: if all of it were ideal, ${one.bill < rest.bill ? one.system.name : rest.system.name} would cost less: ${usd(one.bill)} per month on ${one.system.name}, ${usd(rest.bill)} on ${rest.system.name}.`);
     }
     return found;
   }
@@ -265,7 +293,7 @@ document.addEventListener("DOMContentLoaded", () => {
     ["Instances", "instances", "countEnds", number],
     ["Tokens/s per chip", "made", "madeEnds", number],
     ["First token [s]", "ttft", "ttftEnds", number],
-    ["Server J per token", "joule", "jouleEnds", number],
+    ["Server J per token", "joule", "", number],
   ];
 
   function sides(pair) {
@@ -286,10 +314,17 @@ document.addEventListener("DOMContentLoaded", () => {
           cell.textContent = one && value === "bill" ? "no price published" : "–";
           continue;
         }
-        const within = one[range]?.every((end) => end !== null) ? ` (${text(one[range][0], 2)} to ${text(one[range][1], 2)})` : "";
+        const [low, high] = one[range] ?? [];
+        const few = rounded(low ?? 0, 2) > one[value] || rounded(high ?? Infinity, 2) < one[value] ? 3 : 2; // digits, so that the value lies inside
+        const within = one[range]?.every((end) => end !== null) ? ` (${text(low, few)} to ${text(high, few)})` : "";
         cell.dataset.value = one[value];
         cell.append(element("b", text(one[value])), element("span", within), whisker(one[value], within && one[range], axis));
       }
+    }
+    const drafted = pair.some((one) => one && one.plain !== undefined);
+    if (drafted) {
+      const row = body.insertRow();
+      row.append(element("th", "Tokens/s per chip without drafts", { scope: "row" }), ...pair.map((one) => element("td", !one ? "–" : one.plain === undefined ? "the same" : one.plain === null ? "the promise fails" : number(one.plain, 3))));
     }
     const kept = body.insertRow();
     kept.append(element("th", "The promise holds in", { scope: "row" }), ...pair.map((one) => element("td", one && one.chance !== undefined ? of100(one.chance) : "–")));
@@ -330,7 +365,7 @@ document.addEventListener("DOMContentLoaded", () => {
 
   function everySystem() {
     const some = all(state.speed);
-    const base = some.find((one) => one.system.id === state.baseline);
+    const base = rival();
     const table = element("table", undefined, { class: "trn-every" });
     table.createCaption().textContent = `All systems at ${state.speed} tokens/s per user${base?.fast ? `, compared with ${base.system.name}` : ""}`;
     const heads = ["System", "Status", "Tokens/s per chip", "against", "$ per million tokens", "J per token", "First token [s]", "Instances", "$ per month"];
@@ -348,7 +383,7 @@ document.addEventListener("DOMContentLoaded", () => {
   }
 
   // The chart that follows reads its rows from here, and is drawn again.
-  function drawFrontier(pair) {
+  function drawFrontier(pair) { // the chosen pair is drawn last, over its twins
     const chart = place.closest(".cell")?.parentElement?.querySelector(".trn-chart") ?? document.querySelector(".trn-chart");
     const script = chart?.querySelector("script");
     if (!script) return;
@@ -363,12 +398,13 @@ document.addEventListener("DOMContentLoaded", () => {
         const within = one[`${state.measure}Ends`];
         const bound = one.parts ? data.parts[one.parts.indexOf(Math.max(...one.parts))] : "";
         rows.push({
-          system: system.name, role: role < 0 ? "others" : `best ${SIDES[role]}`, speed, value: one[state.measure],
+          system: system.name, role: role < 0 ? "others" : ROLES[role], speed, value: one[state.measure],
           low: role < 0 || !within ? null : within[0], high: role < 0 || !within ? null : within[1],
           mapping: one.mapping, bound, basis: one.basis, last: i === mine.length - 1 && role >= 0,
         });
       });
     });
+    rows.sort((a, b) => (a.role !== "others") - (b.role !== "others"));
     spec.datasets = undefined;
     spec.data = { name: "desk", values: rows };
     spec.layer.forEach((layer) => layer.encoding?.y && "title" in layer.encoding.y && (layer.encoding.y.title = MEASURES[state.measure]));
@@ -388,7 +424,7 @@ document.addEventListener("DOMContentLoaded", () => {
 
   const form = element("form", undefined, { class: "trn-controls", "aria-label": "What is asked" });
   const inputs = new Map();
-  const later = new Set(["baseline", "measure"]);
+  const later = new Set(["measure"]);
   const bar = element("div", undefined, { class: "trn-controls" });
   for (const [name, label, values] of CONTROLS) {
     const whole = element("label");
@@ -427,16 +463,19 @@ document.addEventListener("DOMContentLoaded", () => {
 
   function show() {
     for (const [name, input] of inputs) if (document.activeElement !== input) input.value = state[name];
-    const found = SIDES.map((side) => ordered(side));
-    const pair = found.map(({ best }) => best);
+    const found = [ordered("Trainium"), state.beside === CHEAPEST ? ordered("GPU") : { tied: [] }];
+    const pair = couple();
     said.textContent = verdict(...pair);
     beside.replaceChildren(sides(pair));
     const same = found.flatMap(({ best, tied }) => (tied.length ? [`The same within 1 % as ${best.system.name}: ${tied.map((one) => one.system.name).join(", ")}.`] : []));
+    const missing = pair.flatMap((one) => (one && state.beside === CHEAPEST ? unpriced(one) : []));
+    if (missing.length) same.push(`Without a published price, and so not compared, though a chip makes more: ${missing.map((one) => `${one.system.name} (${number(one.made)} tokens/s)`).join(", ")}.`);
+    if (state.software === "documented") same.push(`Bars hold nine of ten draws of what nobody knows of the software, on axes of powers. "Costs less" means in ${100 * SURE} of 100 draws or more, "probably" in ${100 * LIKELY}, and else we call it a tie.`);
     ties.textContent = same.join(" ");
     const list = element("ul");
     list.append(...flips(...pair).map((text) => element("li", text)));
     reasons.replaceChildren(chipTime(pair), list);
-    asked.replaceChildren(document.createTextNode("The same question, and any other, at the terminal: "), element("code", command()));
+    asked.replaceChildren(document.createTextNode("At the terminal, for all systems at the rents of AWS: "), element("code", command()));
     below.replaceChildren(everySystem());
     drawFrontier(pair);
   }

@@ -266,7 +266,7 @@ charts.table(
 # There are two of them. One page prints a prompt of seven tokens in its table and of 640 tokens in its text. We read pages from their cells, so the
 # prediction is far too low; with the longer prompt it is half too high. The cell below checks this.
 # ```
-
+#
 # ```{admonition} Why do other pages print another error of throughput?
 # :class: dropdown
 # This page counts all throughputs, those of static batches too. [How fast does it serve?](serving.ipynb) and [Which system should I

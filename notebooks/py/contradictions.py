@@ -170,7 +170,7 @@ charts.lines(
 #
 # ## Check: printed totals
 #
-# Totals are the best judge, because somebody computed them from the figure. If our figures are right, so are these:
+# Totals show a misprint or a wrong unit, but they are no independent proof of a figure. If our figures are those of the source, so are these:
 
 # %%
 printed = {"trn2.48xlarge": 46.4, "trn2-ultraserver": 185.6, "trn3-nl32x2-pcie160": 313.6, "trn3-nl72x2-pcie160": 705.6}

@@ -80,7 +80,7 @@ hours = {"rent": "capacity-block", "market": "market", "own": {name: tm.tco(name
 priced = {paid: tm.token_cost(first, requests[first], names, pricing=pricing) for paid, pricing in hours.items()}
 start = desk.start(grid, desk_tokens_per_s_per_user, tm.model(first).id, requests[first], users)
 sides = {name: tables.SIDES[role] for name, role in roles[first].items() if role in tables.SIDES}
-desk.desk(grid, priced, start, next(iter(sides), names[0]))
+desk.desk(grid, priced, start)
 
 # %% tags=["hide-input"]
 charts.promises(

@@ -32,9 +32,9 @@ from trnbook import charts
 from trnbook.chapters import common, guard
 from trnbook.chapters import power as tables
 from trnbook.chapters.power_claims import READINGS, claim_sets, largest
-from trnbook.chapters.power_rack import rack_power
 from trnbook.drawings import flows
 from trnbook.shared import case, choices
+from trnbook.shared.rack_power import rack_power
 
 promises = tables.promises(model, experts_model, tokens_per_s_per_user, input_tokens + output_tokens)
 machines, assumed = tables.machines([system, *systems], assume)

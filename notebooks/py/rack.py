@@ -25,8 +25,8 @@ import trnmodel as tm
 from trnbook import charts
 from trnbook.chapters import common, guard
 from trnbook.chapters import rack as tables
-from trnbook.chapters.power_rack import rack_power
 from trnbook.shared import case
+from trnbook.shared.rack_power import rack_power
 
 spec, other = tm.system(system), tm.system(compared_system)
 guard.links(system=spec, compared_system=other)

@@ -265,7 +265,7 @@ Markdown(f"{tables.held(wide)} of the left-out times lie in the interval that th
 # %% [markdown]
 # ```{admonition} Takeaway
 # :class: tip
-# Ask on which software before asking on which chip. In the running case public and ideal software lie further apart than any two systems. Much of
+# Ask on which software before asking on which chip. In the running case public and ideal software lie further apart than any two of its three systems. Much of
 # the loss is time in which nothing is read. Published changes won back some of it, more often by fewer launches and less padding than by kernels.
 # ```
 

@@ -81,7 +81,7 @@ Markdown(
         more="The tray hardly matters. A later one shortens the way between two chips, but each chip keeps the same bandwidth. "
         "[Which rack](#which-rack-and-what-if-a-switch-tray-fails) you choose, and whether it has spare trays, matters more.\n\n"
         "**How sure?** The paths are printed, but the time of a hop is assumed. "
-        f"The gain is {low} if chips forward at no cost, and {high} with AWS's slowest hop. "
+        f"The gain of the case is {low} if chips forward at no cost, and {high} with AWS's slowest hop. "
         + ledger.rests_on(*ledger.estimated(first.chip, "hop_s"), *ledger.estimated(first, "switch_s")),
     )
 )
@@ -92,7 +92,7 @@ charts.bars(
     shown[["tray", "network_s"]].rename(columns={"tray": "what"}),
     x="what",
     y="network_s",
-    caption=f"A later tray saves at most {saved} of a step",
+    caption=f"A later tray saves at most {saved} per step",
     under=f"exchanges of a step of {m.id}, {plans[small].step.stack_kind} software; one plan for each rack",
 )
 

@@ -109,7 +109,7 @@ charts.table(tables.exchanges(shown), caption="Exchanges of the step, and the ti
 # ## Which mappings hold the promise?
 #
 # A call takes arrays. This one asks for degrees of TP and batches around the chosen ones at once. A small TP makes more per chip,
-# because its exchanges are short and the constant of each layer is shared by fewer ranks. A larger one is faster for its users.
+# because its exchanges are short and the constant of each layer keeps fewer ranks waiting. A larger one is faster for its users.
 
 # %%
 tp, batch = tables.around(now)

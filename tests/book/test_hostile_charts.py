@@ -67,6 +67,12 @@ def rolled() -> pd.DataFrame:
     return pd.DataFrame(who | {"share_of_draws": [0.05, 0.95], "server_j_per_token": [1.0, 2.0]})
 
 
+def promised() -> pd.DataFrame:
+    """A point of a frontier."""
+    words = {"system": "trn1.32xlarge", "role": "others", "mapping": "m", "bound": "prompts", "basis": "ideal"}
+    return pd.DataFrame(words | {"speed": [20.0], "value": 1.0, "low": 0.5, "high": 2.0, "last": False})
+
+
 def nodes() -> pd.DataFrame:
     """Two chips to draw."""
     return pd.DataFrame({"node": ["a", "b"], "kind": "chip", "x": [0, 1], "y": [0, 1], "links": ["1", "1"]})
@@ -77,7 +83,16 @@ def links() -> pd.DataFrame:
     return pd.DataFrame({"one": ["a"], "other": ["b"], "x": [0], "y": [0], "x2": [1], "y2": [1], "group": ["pcb"]})
 
 
-HELPERS.update(charts=charts, frame=frame, peaks=peaks, explored=explored, rolled=rolled, nodes=nodes, links=links)
+HELPERS.update(
+    charts=charts,
+    frame=frame,
+    peaks=peaks,
+    explored=explored,
+    rolled=rolled,
+    promised=promised,
+    nodes=nodes,
+    links=links,
+)
 
 
 @cache
@@ -133,6 +148,12 @@ def _calls() -> Iterator[Call]:
         "charts.frontier",
         "frame=explored(), chosen={}, caption='c', under='u'",
         "frame: frame; models: chosen; text: caption under",
+    )
+    yield _call(
+        "charts",
+        "charts.promises",
+        "frame=promised(), caption='c', under='u'",
+        "frame: frame; text: caption under",
     )
     yield _call(
         "charts",

@@ -5,10 +5,7 @@ import pandas as pd
 import pytest
 
 import trnmodel as tm
-from trnbook.chapters import (
-    power_rack as rack_power,
-)
-from trnbook.shared import domain_sizes, placements
+from trnbook.shared import domain_sizes, placements, rack_power
 from trnmodel.steps.deployment import Deployment
 
 AIR, WIDE, TRN2 = "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160", "trn2.48xlarge"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import trnmodel as tm
-from trnbook.chapters.power_rack import PARTS, compare, rack_power
+from trnbook.shared.rack_power import PARTS, compare, rack_power
 from trnmodel.catalog import facilities
 from trnmodel.formulas import energy as page
 

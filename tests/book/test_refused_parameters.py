@@ -13,6 +13,7 @@ HOSTILE = {
     "float": ["-1", "nan", "1e300"],
     "list[str]": ["[nope]", "nope,\x1b[2J"],
     "list[float]": ["[-1.0]", "nan", "two"],
+    "list[int]": ["[-1]", "1.5", "two"],
 }
 CASES = [
     (slug, name, value)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import trnmodel as tm
-from trnbook.chapters.power_rack import rack_power
+from trnbook.shared.rack_power import rack_power
 from trnmodel.catalog import facilities, load
 from trnmodel.power.account import SiteWatts
 

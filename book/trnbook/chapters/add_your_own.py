@@ -35,8 +35,8 @@ def answer(best: Choice, plain: Iterable[Choice | None] = ()) -> str:
 
     `plain` are the choices of the same question on software that drafts nothing, where the best drafts.
     """
-    kept = [format_digits(c.tokens_per_s_per_chip, 2) for c in drafts.keeping(plain)]
-    made = f"Without them this one makes {' or '.join(kept)}, by software. " if kept else ""
+    without = [format_digits(c.tokens_per_s_per_chip, 2) for c in drafts.keeping(plain)]
+    made = f"Without them this one makes {' or '.join(without)}, by software release. " if without else ""
     undrafted = f"A model of your own gets no drafts. {made}"
     ends = tuple(map(float, best.ends("tokens_per_s_per_chip")))
     return common.card(

@@ -35,7 +35,7 @@ KINDS = {
     GPU: "GPUs with the lowest bill",
     f"{GPU}, most per chip": "Best GPU per chip",
 }
-SIDES = {"for rent": "best Trainium", GPU: "best GPU"}  # of the first chart
+SIDES = {"for rent": "chosen Trainium", GPU: "beside it"}  # of the first chart
 _NONE = "\N{EN DASH}"
 
 
@@ -265,7 +265,7 @@ def beyond(
             format_within(100 * float(job.goodput), 100 * float(cuts.p5), 100 * float(cuts.p95), "%").replace(
                 " %", "%"
             ),
-            f"{job.model.id if job.model else ''} on {float(job.chips):,.0f} chips of {job.system.name}",
+            f"{job.model.id if job.model else ''} on {float(job.chips):,.0f} chips of {job.system.name}, trays swapped",
         ),
         (
             "Median error of a prediction",

@@ -14,6 +14,8 @@ from numpy.typing import ArrayLike
 
 from trnbook.charts.display import script_json
 from trnmodel.catalog.systems import gpus_for_rent, on_offer
+from trnmodel.draws import range_of
+from trnmodel.formulas.tco import usd_per_mtoken
 from trnmodel.units import KWH
 
 if TYPE_CHECKING:
@@ -80,7 +82,6 @@ def desk(
     grid: Mapping[State, Comparison],
     priced: Mapping[str, TokenCosts],
     chosen: Mapping[str, Any],
-    baseline: str,
 ) -> Desk:
     """Return the desk of comparisons, with the rents and the owner's costs of their systems.
 
@@ -93,23 +94,22 @@ def desk(
         "own" to an owner. [-]
     chosen : mapping
         What the controls show first, of `start`. [-]
-    baseline : str
-        System that the others are compared with first. [-]
     """
     texts = _Texts()
     first = next(iter(grid.values()))
     names = priced["rent"].systems
     prices = {paid: {one.system.id: one for one in costs.lines} for paid, costs in priced.items()}
+    drawn = {name: {paid: lines[name].common_usd_per_h() for paid, lines in prices.items()} for name in names}
     return Desk(
         {
             "models": list(dict.fromkeys(one.model for one in grid)),
             "lengths": list(dict.fromkeys((one.input_tokens, one.output_tokens) for one in grid)),
             "software": list(dict.fromkeys(one.software for one in grid)),
             "speeds": [_short(float(speed or 0.0)) for speed in first.speeds],
-            "chosen": dict(chosen) | {"baseline": baseline},
+            "chosen": dict(chosen),
             "parts": list(BOUND.values()),
             "systems": [_system({paid: lines[name] for paid, lines in prices.items()}) for name in names],
-            "points": {_key(one): _points(comparison, names, texts) for one, comparison in grid.items()},
+            "points": {_key(one): _points(comparison, names, texts, drawn) for one, comparison in grid.items()},
             "texts": list(texts.places),
         }
     )
@@ -128,6 +128,7 @@ def _system(priced: Mapping[str, TokenCost]) -> dict[str, Any]:
         "id": spec.id,
         "name": spec.name,
         "gpu": not spec.chip.core,
+        "chip": spec.chip.id,
         "status": spec.status,
         "chips": spec.chips,
         "prices": {paid: _price(one) for paid, one in priced.items()},
@@ -150,23 +151,29 @@ def _electricity(cost: Cost) -> list[float] | None:
     return [_short(usd_per_kwh), _short(usd_per_h / usd_per_kwh)] if np.isfinite(usd_per_h) else None
 
 
-def _points(comparison: Comparison, names: Sequence[str], texts: _Texts) -> dict[str, list[Any]]:
+def _points(
+    comparison: Comparison, names: Sequence[str], texts: _Texts, prices: Mapping[str, Mapping[str, ArrayLike]]
+) -> dict[str, list[Any]]:
     """Return the answers of each system that the model fits, by its place, one for each speed."""
     several: dict[str, list[Any]] = {}
     for speed in comparison.speeds:
-        loads = comparison.loads(speed)
+        loads, plain = comparison.loads(speed), comparison.without_drafts(speed)
+        undrafted = dict(zip(plain.system, plain.tokens_per_s_per_chip, strict=True)) if len(plain) else {}
         for c in comparison.at(speed):
             own = loads[loads.system == c.system.id] if len(loads) else loads
-            several.setdefault(str(names.index(c.system.id)), []).append(_answer(c, own, texts))
+            answer = _answer(c, own, texts, prices[c.system.id])
+            without = [_known(undrafted[c.system.id])] if c.valid and c.system.id in undrafted else []
+            several.setdefault(str(names.index(c.system.id)), []).append(answer + without)
     return several
 
 
-def _answer(c: Choice, loads: Any, texts: _Texts) -> list[Any]:
+def _answer(c: Choice, loads: Any, texts: _Texts, prices: Mapping[str, ArrayLike]) -> list[Any]:
     """Return what a page shows of a choice; of one that is too slow, the speed that it reaches.
 
     Throughput of a paid chip, first token, joules at the server; degrees in words and batch; the largest loads by the
     chips of a replica; and on documented software the basis, the chance, quantiles of the throughput over its middle,
-    ends of the first token and of the joules, and the chip time of a generated token by its parts.
+    ends of the throughput, of the first token and of the cost of a million by how it is paid, and the
+    chip time of a generated token by its parts.
     """
     if not c.valid:
         return [_short(c.tokens_per_s_per_user)]
@@ -183,11 +190,20 @@ def _answer(c: Choice, loads: Any, texts: _Texts) -> list[Any]:
         texts(str(c.basis)),
         _short(c.chance, 3),
         _quantiles(made, c.tokens_per_s_per_chip),
+        [_known(end) for end in c.ends(MADE)],
         [_known(end) for end in c.ends("ttft_s")],
-        [_known(end) for end in energy.ends("server_j_per_token")],
+        [_cost_ends(c, usd) for usd in prices.values()],
         [_short(c.chip_s(part), 3) for part in PARTS],
         _short(c.request_chip_s / float(c.question.request.output_tokens)),
     ]
+
+
+def _cost_ends(c: Choice, usd_per_h: ArrayLike) -> list[float] | None:
+    """Return the ends of the cost of a million tokens at a price of a chip-hour, over common draws of both."""
+    usd = usd_per_mtoken(usd_per_h, c.drawn[MADE])
+    middle = float(usd_per_mtoken(np.median(np.asarray(usd_per_h)), c.tokens_per_s_per_chip))
+    low, high = range_of(np.asarray(usd))
+    return [_short(min(low, middle), 3), _short(max(high, middle), 3)] if np.isfinite(low) else None
 
 
 def _quantiles(drawn: ArrayLike, middle: float) -> list[float]:

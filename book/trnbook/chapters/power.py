@@ -11,9 +11,9 @@ import pandas as pd
 from IPython.display import Markdown
 
 from trnbook.chapters import common, guard
-from trnbook.chapters.power_rack import PARTS, WHOLE, RackPower
 from trnbook.shared import ledger
 from trnbook.shared.choices import per_rack
+from trnbook.shared.rack_power import PARTS, WHOLE, RackPower
 from trnmodel.catalog import facilities, load
 from trnmodel.catalog.facilities import Assumptions, Power
 from trnmodel.catalog.specs import Chip
@@ -339,7 +339,7 @@ def at_low_watts(points: pd.DataFrame) -> Markdown:
     """Return how far the middle prediction of GPUs is off that draw little, below two powers."""
     gpus = points[~points.of.isin(["server", "rack"])]
     error = gpus.predicted_w / gpus.measured_w - 1
-    below = error[gpus.measured_w < 550].groupby(gpus.of).median().sort_values(ascending=False)
+    below = error[gpus.measured_w < 550].groupby(gpus.of).median().sort_values(ascending=False, kind="stable")
     each = ". ".join(f"Of {name} below 550 W, the middle prediction is {_off(x)}" for name, x in below.items())
     return Markdown(f"{each}. Below 400 W it is {_off(error[gpus.measured_w < 400].median())}, over all GPUs.")
 

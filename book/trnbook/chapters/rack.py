@@ -11,12 +11,12 @@ from IPython.display import Markdown
 
 from trnbook import charts
 from trnbook.chapters import common
-from trnbook.chapters.power_rack import RackPower
 from trnbook.drawings import racks as drawings_of
 from trnbook.drawings import svg
 from trnbook.drawings.svg import Drawing
 from trnbook.shared import case, ledger, rack_drawing
 from trnbook.shared.fabrics import lane_maps
+from trnbook.shared.rack_power import RackPower
 from trnmodel.arguments import listed
 from trnmodel.catalog import load
 from trnmodel.catalog.systems import System, systems
@@ -26,7 +26,7 @@ from trnmodel.fabric.collectives import Collective
 from trnmodel.fabric.graph import Topology, topology
 from trnmodel.power.energy import Energy
 from trnmodel.search.choice import Choice
-from trnmodel.units import counted, format_quantity
+from trnmodel.units import TB, counted, format_quantity
 
 if TYPE_CHECKING:
     from altair import LayerChart
@@ -106,7 +106,7 @@ def answer(
         "The check below tests little more than that our graph adds up."
     )
     slowest = min([net, *map(topology, lane_maps(spec))], key=lambda one: one.injection_bytes_per_s_per_dir)
-    between = " to ".join(f"{one.injection_bytes_per_s_per_dir / 1e12:.2f}" for one in (slowest, net))
+    between = " to ".join(f"{one.injection_bytes_per_s_per_dir / TB:.2f}" for one in (slowest, net))
     for name in (maps := lane_maps(spec)):
         mapped = topology(name)
         least = format_quantity(mapped.injection_bytes_per_s_per_dir, "B/s", 3)

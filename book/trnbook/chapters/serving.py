@@ -87,19 +87,18 @@ def headline(best: Choice, undrafted: Sequence[Plan] = ()) -> str:
 
 def _undrafted(undrafted: Sequence[Plan]) -> str:
     """Return the most that plans without drafts make, with the software; empty where none is passed or keeps."""
-    kept = drafts.keeping(one.best for one in undrafted)
-    return (
-        f"{format_digits(kept[0].tokens_per_s_per_chip, 2)} tokens/s per chip without drafts, on `{kept[0].stack.id}`"
-        if kept
-        else ""
-    )
+    fastest = next(iter(drafts.keeping(one.best for one in undrafted)), None)
+    if fastest is None:
+        return ""
+    made = format_digits(fastest.tokens_per_s_per_chip, 2)
+    return f"{made} tokens/s per chip without drafts, on `{fastest.stack.id}`"
 
 
 def _own_software(best: Choice, undrafted: Sequence[Plan]) -> str:
     """Return what the software of a plan makes without drafts, where other software makes more; else what is made."""
     plain = [one.best for one in undrafted]
-    kept, same = drafts.keeping(plain), drafts.own(best, plain)
-    if not kept or same is kept[0] or same is None:
+    fastest, same = drafts.keeping(plain), drafts.own(best, plain)
+    if not fastest or same is fastest[0] or same is None:
         return f"{drafts.without(best, plain)} "
     made, lies = format_digits(same.tokens_per_s_per_chip, 2), drafts.place(same.tokens_per_s_per_chip, best)
     return f"Without them the plan's own software, `{best.stack.id}`, makes {made}, which is {lies}. "

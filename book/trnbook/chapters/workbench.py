@@ -162,8 +162,8 @@ def _label(time_s: float, whole_s: float) -> str:
 
 def exchanges(one: Answers) -> pd.DataFrame:
     """Return the exchanges of a step with the tiers that they cross, the longest first."""
-    columns = {"exchange": "what", "message_bytes": "size_bytes", "tiers": "tier"}
-    table = one.exchanges.rename(columns=columns)[["what", "collective", "ranks", "tier", "size_bytes", "time_s"]]
+    columns = {"exchange": "what", "tiers": "tier"}
+    table = one.exchanges.rename(columns=columns)[["what", "collective", "ranks", "tier", "message_bytes", "time_s"]]
     return table.sort_values("time_s", ascending=False, kind="stable", ignore_index=True)
 
 

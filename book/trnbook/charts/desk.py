@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 else:
     from trnbook.charts.display import alt
 
-ROLES = {"best Trainium": GENERATIONS["trainium3"], "best GPU": PALETTE[0], "others": GREY}
+ROLES = {"chosen Trainium": GENERATIONS["trainium3"], "beside it": PALETTE[0], "others": GREY}
 TOOLTIP = {"system": "System", "mapping": "Mapping", "bound": "Most time goes to", "basis": "Basis"}
 
 
 def promises(frame: pd.DataFrame, *, caption: str, under: str = "") -> alt.LayerChart:
-    """Return what each system does at each promised speed: the best Trainium and the best GPU in colour, others grey.
+    """Return what each system does at each promised speed: a chosen pair in colour, others grey.
 
     Parameters
     ----------
@@ -28,6 +28,9 @@ def promises(frame: pd.DataFrame, *, caption: str, under: str = "") -> alt.Layer
         bound, basis, last (whether the name of the line stands there).
     """
     check(frame, caption, under=under, needed=("role", "speed", "value", "low", "high", "last", *TOOLTIP))
+    frame = frame.sort_values(
+        "role", key=lambda role: role != "others", kind="stable"
+    )  # the pair is drawn over its twins
     rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
     base = alt.Chart()
     scale = {"domain": list(ROLES), "range": list(ROLES.values())}
@@ -43,7 +46,7 @@ def promises(frame: pd.DataFrame, *, caption: str, under: str = "") -> alt.Layer
     ends = {"y": _axis(alt.Y, "low", axis_title("tokens_per_s_per_chip")), "y2": alt.Y2("high")}
     layers = [
         base.transform_filter("isValid(datum.low)").mark_area(opacity=BAND_OPACITY).encode(**place, **ends),
-        base.mark_line(strokeWidth=1.5).encode(**place, y=y),
+        base.mark_line(strokeWidth=2).encode(**place, y=y),
         base.mark_point(filled=True, size=55, opacity=1).encode(**place, y=y, tooltip=tooltip),
         base.transform_filter("datum.last")
         .mark_text(align="right", dy=-10, fontSize=12)

@@ -26,7 +26,7 @@ FIRST = {
     "scope": "rent",
     "paid": "rent",
 }
-FIRST |= {"software": "documented", "trainium": "", "gpu": "", "electricity": ""}
+FIRST |= {"software": "documented", "trainium": "", "gpu": "", "electricity": "", "beside": "cheapest"}
 READ = """() => ({
     systems: [...document.querySelectorAll('.trn-sides thead th')].map(head => head.dataset.system),
     figures: Object.fromEntries([...document.querySelectorAll('.trn-sides tr[data-figure]')].map(row =>
@@ -218,10 +218,37 @@ def test_the_chart_and_the_table_follow_the_controls(first_page):
     first_page.locator(".trn-controls [name=measure]").select_option("perM")
     chart = first_page.locator(".trn-chart").first
     expect(chart).to_contain_text("$ per million tokens")
-    first_page.locator(".trn-controls [name=baseline]").select_option("hgx-h200")
-    expect(first_page.locator(".trn-every caption")).to_contain_text("8 x H200 SXM")
-    row = first_page.locator(".trn-every tr", has_text="8 x H200 SXM")
+    first_page.locator(".trn-controls [name=beside]").select_option("hgx-b200")
+    expect(first_page.locator(".trn-every caption")).to_contain_text("8 x B200 SXM")
+    row = first_page.locator(".trn-every tr", has_text="8 x B200 SXM")
     assert "1 ×" in row.inner_text()
+
+
+def test_any_system_may_stand_beside_the_chosen_one(first_page):
+    """Two racks of one chip have the same software in each draw, so that the order of their bills is sure."""
+    shown = ask(first_page, {"model": "deepseek-v3", "speed": "20", "scope": "announced", "paid": "own"})
+    assert shown["systems"][0] == "trn3-nl32x2-pcie160"
+    state = {
+        "model": "deepseek-v3",
+        "speed": "20",
+        "scope": "announced",
+        "paid": "own",
+        "beside": "trn3-nl72x2-pcie160",
+    }
+    shown = ask(first_page, state)
+    assert shown["systems"] == ["trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160"]
+    both = tm.compare("deepseek-v3", tm.Request(4096, 512, tokens_per_s_per_user=20.0), shown["systems"])
+    ratio = 1 + both.difference(shown["systems"][1], shown["systems"][0]).value
+    assert shown["figures"]["made"][1] / shown["figures"]["made"][0] == pytest.approx(ratio, rel=NEAR)
+
+
+def test_the_verdict_says_that_it_counts_on_drafts(first_page):
+    """Of Llama on trn2.48xlarge, with the ratio of both plans."""
+    request = tm.Request(4096, 512, tokens_per_s_per_user=50.0)
+    both = tm.compare("llama-3.3-70b", request, "trn2.48xlarge")
+    ratio = both.lines[0].tokens_per_s_per_chip / both.without_drafts().tokens_per_s_per_chip[0]
+    assert f"drafts, which make {tm.units.format_digits(ratio, 2)} times as many" in ask(first_page, {})["verdict"]
+    assert "drafts" not in ask(first_page, {"model": "deepseek-v3", "speed": "20"})["verdict"]
 
 
 def test_without_documented_software_there_is_no_verdict(first_page):

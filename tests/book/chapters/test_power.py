@@ -8,8 +8,8 @@ import trnmodel as tm
 from trnbook import charts
 from trnbook.chapters import power as tables
 from trnbook.chapters.power_claims import claim_sets, largest
-from trnbook.chapters.power_rack import rack_power
 from trnbook.shared import case
+from trnbook.shared.rack_power import rack_power
 from trnmodel.arguments import ImpossibleError
 from trnmodel.catalog import facilities
 from trnmodel.power.energy import one_at_a_time
