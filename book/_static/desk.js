@@ -49,7 +49,7 @@ document.addEventListener("DOMContentLoaded", () => {
     ["trainium", "Own price, Trainium [$/chip-hour]", [0.001, 1000]],
     ["gpu", "Own price, GPU [$/chip-hour]", [0.001, 1000]],
     ["electricity", "Electricity [$/kWh]", [0, 10]],
-    ["beside", "Beside it", [[CHEAPEST, "GPU with the lowest bill"], ...data.systems.map(({ id, name }) => [id, name])]],
+    ["beside", "Beside it", [[CHEAPEST, "the cheapest GPU"], ...data.systems.map(({ id, name }) => [id, name])]],
     ["measure", "Axis", Object.entries(MEASURES)],
   ];
   const { chosen } = data;
@@ -318,7 +318,7 @@ document.addEventListener("DOMContentLoaded", () => {
         const few = rounded(low ?? 0, 2) > one[value] || rounded(high ?? Infinity, 2) < one[value] ? 3 : 2; // digits, so that the value lies inside
         const within = one[range]?.every((end) => end !== null) ? ` (${text(low, few)} to ${text(high, few)})` : "";
         cell.dataset.value = one[value];
-        cell.append(element("b", text(one[value])), element("span", within), whisker(one[value], within && one[range], axis));
+        cell.append(element("b", text(one[value])), element("span", within), ...(within ? [whisker(one[value], one[range], axis)] : []));
       }
     }
     const drafted = pair.some((one) => one && one.plain !== undefined);
