@@ -25,6 +25,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const dollars = (value, digits) => (value >= 1e6 ? `$${plain(value / 1e6, digits)}M` : `$${plain(value, digits)}`);
   const usd = (value, digits = 3) => (Number.isFinite(value) && value !== null ? dollars(value, digits) : "–");
   const of100 = (share) => `${Math.round(100 * share)} of 100 draws`;
+  const ofHeld = (share) => `${of100(share)} that keep the promise`;
 
   function element(name, text, more = {}) {
     const made = document.createElement(name);
@@ -173,14 +174,18 @@ document.addEventListener("DOMContentLoaded", () => {
     return { best: tied[0], tied: tied.slice(1) };
   }
 
-  // The share of the draws in which the first bill is lower. Software of one chip is the same draw on both systems;
+  // The share of the draws in which the first of two is less. Software of one chip is the same draw on both systems;
   // other draws are taken as independent.
-  function cheaper(one, other) {
-    const less = (a, b) => (a < b ? 1 : a > b ? 0 : 0.5);
+  function less(one, other, drawn) {
+    const before = (a, b) => (a < b ? 1 : a > b ? 0 : 0.5);
+    const [ours, theirs] = [drawn(one), drawn(other)];
     const same = one.system.chip === other.system.chip;
-    const pairs = same ? one.bills.map((a, i) => less(a, other.bills[i])) : one.bills.flatMap((a) => other.bills.map((b) => less(a, b)));
+    const pairs = same ? ours.map((a, i) => before(a, theirs[i])) : ours.flatMap((a) => theirs.map((b) => before(a, b)));
     return pairs.reduce((sum, pair) => sum + pair, 0) / pairs.length;
   }
+
+  const cheaper = (one, other) => less(one, other, ({ bills }) => bills);
+  const slower = (one, other) => less(one, other, ({ drawn, made }) => drawn.map((ratio) => ratio * made));
 
   // Who of two has the lower bill, by the share of draws in which the first one has; 0 for a tie.
   function ahead(one, other) {
@@ -231,15 +236,16 @@ document.addEventListener("DOMContentLoaded", () => {
     if (state.software !== "documented") return `No verdict: nobody ships such software. ${tied.trim()}`;
     if (!billed(ours, gpu)) {
       const none = ours.bill === null ? ours : gpu;
-      return `Nobody publishes a price of ${none.system.name}, so the bills cannot be compared.${ours.bill === null ? tied : ""}`;
+      const makes = `A chip of ${names[0]} makes ${number(ours.made / gpu.made, 2)} times the tokens of a chip of ${names[1]}, and more of them in ${ofHeld(1 - slower(ours, gpu))}.`;
+      return `Nobody publishes a price of ${none.system.name}, so the bills cannot be compared. ${makes}${ours.bill === null ? tied : ""}`;
     }
     const { share, who, sure } = ahead(ours, gpu);
     const [low, high] = ours.bill <= gpu.bill ? [ours, gpu] : [gpu, ours];
     const bills = `${usd(low.bill)} per month on ${low.system.name}, ${usd(high.bill)} on ${high.system.name}`;
     const drafts = ours.plain ? ` This counts on drafts, which make ${number(ours.made / ours.plain, 2)} times as many tokens on ${names[0]}.` : ours.plain === null ? " This counts on drafts: without them no mapping keeps the promise." : "";
-    if (who === 0) return `A tie: ${bills}. ${names[0]} is the cheaper one in ${of100(share)}.${drafts}`;
+    if (who === 0) return `A tie: ${bills}. ${names[0]} is the cheaper one in ${ofHeld(share)}.${drafts}`;
     const first = who > 0 ? ours : gpu;
-    return `${first.system.name} ${sure ? "costs" : "probably costs"} less: ${bills}. It is the cheaper one in ${of100(who > 0 ? share : 1 - share)}.${drafts}`;
+    return `${first.system.name} ${sure ? "costs" : "probably costs"} less: ${bills}. It is the cheaper one in ${ofHeld(who > 0 ? share : 1 - share)}.${drafts}`;
   }
 
   // What would change it: prices, speeds, and software.
