@@ -242,7 +242,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const { share, who, sure } = ahead(ours, gpu);
     const [low, high] = ours.bill <= gpu.bill ? [ours, gpu] : [gpu, ours];
     const bills = `${usd(low.bill)} per month on ${low.system.name}, ${usd(high.bill)} on ${high.system.name}`;
-    const drafts = ours.plain ? ` This counts on drafts, which make ${number(ours.made / ours.plain, 2)} times as many tokens on ${names[0]}.` : ours.plain === null ? " This counts on drafts: without them no mapping keeps the promise." : "";
+    const drafts = ours.plain ? ` This counts on drafts, which make ${number(ours.made / ours.plain, 2)} times as many tokens on ${names[0]}: without them it would cost about ${usd((ours.bill * ours.made) / ours.plain, 2)}.` : ours.plain === null ? ` This counts on drafts: without them no mapping on ${names[0]} keeps the promise.` : "";
     if (who === 0) return `A tie: ${bills}. ${names[0]} is the cheaper one in ${ofHeld(share)}.${drafts}`;
     const first = who > 0 ? ours : gpu;
     return `${first.system.name} ${sure ? "costs" : "probably costs"} less: ${bills}. It is the cheaper one in ${ofHeld(who > 0 ? share : 1 - share)}.${drafts}`;
@@ -265,13 +265,13 @@ document.addEventListener("DOMContentLoaded", () => {
         if (!one || !beside) return one ? `${other} is too slow` : "no Trainium is fast enough";
         if (!billed(one, beside)) return "a price is missing";
         const { who, sure } = ahead(one, beside);
-        return [`${other} SURE costs less`, "a tie", "Trainium SURE costs less"][who + 1].replace("SURE ", sure ? "" : "probably ");
+        return [`${other} SURE costs less`, "a tie", `${state.beside === CHEAPEST ? "Trainium" : one.system.name} SURE costs less`][who + 1].replace("SURE ", sure ? "" : "probably ");
       });
       const runs = [];
       signs.forEach((sign, i) => (sign && sign === runs[runs.length - 1]?.sign ? (runs[runs.length - 1].to = data.speeds[i]) : sign && runs.push({ sign, from: data.speeds[i], to: data.speeds[i] })));
       found.push(`Speed: ${runs.map(({ sign, from, to }) => `${sign} at ${from === to ? from : `${from} to ${to}`}`).join("; ")} tokens/s per user.`);
       const [one, rest] = couple(state.speed, "ideal");
-      if (one && rest && one.bill !== null && rest.bill !== null) found.push(`Software: if all of it were ideal, ${one.bill < rest.bill ? one.system.name : rest.system.name} would cost less: ${usd(one.bill)} per month on ${one.system.name}, ${usd(rest.bill)} on ${rest.system.name}.`);
+      if (one && rest && one.bill !== null && rest.bill !== null) found.push(`Software: if all of it were ideal, the bills would be ${usd(one.bill)} per month on ${one.system.name} and ${usd(rest.bill)} on ${rest.system.name}.`);
     }
     return found;
   }
@@ -305,7 +305,7 @@ document.addEventListener("DOMContentLoaded", () => {
   function sides(pair) {
     const table = element("table", undefined, { class: "trn-sides" });
     const head = table.createTHead().insertRow();
-    head.append(element("td", ""), ...pair.map((one, i) => element("th", one ? one.system.name : `no ${SIDES[i]}`, { scope: "col", "data-system": one?.system.id ?? "" })));
+    head.append(element("td", ""), ...pair.map((one, i) => element("th", one ? one.system.name : `no ${i && state.beside !== CHEAPEST ? "answer" : SIDES[i]}`, { scope: "col", "data-system": one?.system.id ?? "" })));
     const body = table.createTBody();
     for (const [title, value, range, text] of FIGURES) {
       const known = pair.filter((one) => one && Number.isFinite(one[value]) && one[value] > 0);
@@ -365,7 +365,7 @@ document.addEventListener("DOMContentLoaded", () => {
       }
     });
     const whole = body.insertRow();
-    whole.append(element("th", "all, with what overlaps and waits", { scope: "row" }), ...some.map((one) => element("td", number(1000 * one.chipS, 3))));
+    whole.append(element("th", "together (parts may overlap, or wait for each other)", { scope: "row" }), ...some.map((one) => element("td", number(1000 * one.chipS, 3))));
     return table;
   }
 
@@ -413,7 +413,10 @@ document.addEventListener("DOMContentLoaded", () => {
     rows.sort((a, b) => (a.role !== "others") - (b.role !== "others"));
     spec.datasets = undefined;
     spec.data = { name: "desk", values: rows };
-    spec.layer.forEach((layer) => layer.encoding?.y && "title" in layer.encoding.y && (layer.encoding.y.title = MEASURES[state.measure]));
+    for (const { encoding } of spec.layer) {
+      if (encoding?.y && "title" in encoding.y) encoding.y.title = MEASURES[state.measure];
+      for (const shown of encoding?.tooltip ?? []) if (shown.field === "value") shown.title = MEASURES[state.measure];
+    }
     const under = `${state.model}, ${inWords(state.length.split(",").map(Number))}, ${SOFTWARE[state.software] ?? state.software} software`;
     spec.usermeta.under = [under];
     script.textContent = JSON.stringify(spec);
@@ -476,7 +479,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const same = found.flatMap(({ best, tied }) => (tied.length ? [`The same within 1 % as ${best.system.name}: ${tied.map((one) => one.system.name).join(", ")}.`] : []));
     const missing = pair.flatMap((one) => (one && state.beside === CHEAPEST ? unpriced(one) : []));
     if (missing.length) same.push(`Without a published price, and so not compared, though a chip makes more: ${missing.map((one) => `${one.system.name} (${number(one.made)} tokens/s)`).join(", ")}.`);
-    if (state.software === "documented") same.push(`Bars hold nine of ten draws of what nobody knows of the software, on axes of powers. "Costs less" means in ${100 * SURE} of 100 draws or more, "probably" in ${100 * LIKELY}, and else we call it a tie.`);
+    if (state.software === "documented") same.push(`A draw is one guess of what nobody knows of software and prices. Bars hold nine of ten draws, on logarithmic axes. We call it a tie where neither costs less in ${100 * LIKELY} of 100 draws, and leave out "probably" from ${100 * SURE} on.`);
     ties.textContent = same.join(" ");
     const list = element("ul");
     list.append(...flips(...pair).map((text) => element("li", text)));

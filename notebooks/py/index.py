@@ -139,8 +139,8 @@ charts.table(pd.DataFrame(rows), caption=f"What serves {tm.units.counted(users, 
 #   and on more ranks than here, and we assume that it carries over. So the table also shows what the best documented software makes without them.
 # - **The promise sets no limit on the first token.** Prompts take longer on Trainium, so a limit of a second helps GPUs.
 #   [Which system should I use?](which-system.ipynb) shows by how much.
-# - **An announced system** cannot be rented yet.
-# - **Other sellers rent GPUs for less than AWS does.** Choose *rented at market* above: the order of the bills may turn.
+# - **An announced system** stands in no list of EC2 and has no published price, although AWS calls it available.
+# - **Other sellers rent GPUs for less than AWS does.** Choose *rented at market* above: then GPUs cost less by the prediction.
 # - **No documented release of vLLM Neuron lists DeepSeek-V3.** Its rows ask what that software would make.
 #
 # ## What a million tokens cost

@@ -41,7 +41,7 @@ def promises(frame: pd.DataFrame, *, caption: str, under: str = "") -> alt.Layer
     }
     y = _axis(alt.Y, "value", axis_title("tokens_per_s_per_chip"))
     tooltip = [alt.Tooltip(name, type="nominal", title=title) for name, title in TOOLTIP.items()]
-    numbers = {"speed": "Tokens/s per user", "value": "Value", "low": "From", "high": "To"}
+    numbers = {"speed": "Tokens/s per user", "value": "Tokens/s per chip"}
     tooltip += [alt.Tooltip(name, type="quantitative", format=DIGITS, title=title) for name, title in numbers.items()]
     ends = {"y": _axis(alt.Y, "low", axis_title("tokens_per_s_per_chip")), "y2": alt.Y2("high")}
     layers = [
