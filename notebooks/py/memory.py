@@ -66,7 +66,7 @@ charts.bars(
     x="chip",
     y="bandwidth_bytes_per_s",
     color="level",
-    caption="By AWS's guide only Trainium2's DMA engines keep up with HBM",
+    caption="By AWS's guide only Trainium2's DMA engines keep HBM busy",
     under="per chip; decoding: the share that models reached on Trainium1, elsewhere carried over",
 )
 

@@ -141,8 +141,17 @@ rows = []
 for name in tables.family(spec):
     far = tm.collective("all_to_all", 0, name, algorithm="direct", **alone)
     rows.append(tables.fabric(tm.topology(name), far))
-short = "Switches cut latency, and lanes set the rates"
-charts.table(pd.DataFrame(rows), caption=short, download="fabrics")
+fabrics = pd.DataFrame(rows)
+charts.bars(
+    fabrics,
+    x="system",
+    y="injection_bytes_per_s_per_dir",
+    caption="The lanes of a chip set what it can send",
+    under="in one direction, over all links of a chip to others of its domain",
+)
+
+# %% tags=["hide-input"]
+charts.table(fabrics, caption="Switches cut latency, and lanes set the rates", download="fabrics")
 
 # %% [markdown]
 # A way through a switch counts as two links, but takes little longer than one. So compare the latencies, which switches shorten, and not

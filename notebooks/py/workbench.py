@@ -108,6 +108,10 @@ charts.table(tables.exchanges(shown), caption="Exchanges of the step, and the ti
 # %% [markdown]
 # ## Which mappings hold the promise?
 #
+# If all $B$ slots of a replica on $n$ chips are in use, and a token takes $\tau$ with the prompts of others counted, a chip makes
+#
+# $$ T = \frac{B}{n\,\tau} . $$
+#
 # A call takes arrays. This one asks for degrees of TP and batches around the chosen ones at once. A small TP makes more per chip,
 # because its exchanges are short and the constant of each layer keeps fewer ranks waiting. A larger one is faster for its users.
 
