@@ -576,8 +576,12 @@ def bills(hours: Mapping[str, Cost]) -> pd.DataFrame:
 def delays(hours: Mapping[str, Cost]) -> pd.DataFrame:
     """Return what an earlier delivery gains per chip, and the price that a cent per chip-hour pays for, by system."""
     return tidy(
-        {"system": name, "capital_usd": float(cost.capital_usd), "cent_per_hour_pays_usd": saving_usd(cost, 0.01)}
-        | {f"USD, early by months: {months}": delay_usd(cost, months) for months in (1, 3, 6, 12)}
+        {
+            "system": name,
+            "capital_usd": float(cost.capital_usd),
+            "cent_per_hour_pays_usd": float(saving_usd(cost, 0.01)),
+        }
+        | {f"USD, early by months: {months}": float(delay_usd(cost, months)) for months in (1, 3, 6, 12)}
         for name, cost in hours.items()
         if np.all(cost.valid)
     )
