@@ -4,12 +4,11 @@ document.addEventListener("DOMContentLoaded", () => {
   const place = document.querySelector(".trn-desk");
   if (!place) return;
   const data = JSON.parse(place.querySelector("script").textContent);
-  const HOURS = 730.5; // of a month
-  const TIED = 0.01; // of a figure, up to which two systems do the same
+  const HOURS = data.month_h;
+  const TIED = data.tied; // of a figure, up to which two systems do the same
   const [SURE, LIKELY] = [0.95, 0.75]; // shares of the draws
-  const SHARES = [...Array(10).keys()].map((i) => 0.05 + 0.1 * i); // of the stored quantiles
+  const DRAWN = 10; // quantiles that are stored of a price
   const SIDES = ["Trainium", "GPU"];
-  const ROLES = ["chosen Trainium", "beside it"]; // in the chart, as in `charts.desk`
   const CHEAPEST = "cheapest"; // of the GPUs, by their bill
   const SCOPES = { rent: "for rent today", announced: "announced", all: "all" };
   const PAID = { rent: "rented from AWS", market: "rented at market", own: "owned" };
@@ -86,7 +85,7 @@ document.addEventListener("DOMContentLoaded", () => {
   // The price of a chip-hour with its quantiles; null where nobody publishes one.
   function price(system) {
     const own = state[system.gpu ? "gpu" : "trainium"];
-    if (own !== "") return { usd: Number(own), drawn: SHARES.map(() => Number(own)) };
+    if (own !== "") return { usd: Number(own), drawn: Array(DRAWN).fill(Number(own)) };
     const as = state.paid === "market" && !system.prices.market ? "rent" : state.paid; // AWS alone rents its chips out
     const stored = system.prices[as];
     if (!stored) return null;
@@ -147,7 +146,7 @@ document.addEventListener("DOMContentLoaded", () => {
       found.counts = drawn.map((ratio) => instances(system, loads.map(([chips, load]) => [chips, load * ratio]), rate(speed)));
       found.countEnds = [Math.min(count, ...found.counts), Math.max(count, ...found.counts)];
       if (paid) {
-        const stored = paid.as && costs[Object.keys(PAID).indexOf(paid.as)];
+        const stored = paid.as && costs[data.paid.indexOf(paid.as)];
         found.perMEnds = stored || ends(paid.drawn.flatMap((one) => drawn.map((ratio) => (one / 3600 / (made * ratio)) * 1e6)));
         found.bills = paid.drawn.flatMap((one) => found.counts.map((n) => n * system.chips * one * HOURS));
         found.billEnds = ends(found.bills);
@@ -196,10 +195,12 @@ document.addEventListener("DOMContentLoaded", () => {
 
   const billed = (...pair) => pair.every((one) => one.bills);
 
+  const besideAt = () => data.systems.findIndex(({ id }) => id === state.beside);
+
   // What stands beside the chosen Trainium: the GPUs with the lowest bill, or the system that is asked for.
   function rival(speed = state.speed, software = state.software) {
     if (state.beside === CHEAPEST) return ordered("GPU", speed, software).best;
-    const found = answered(data.systems.findIndex(({ id }) => id === state.beside), speed, software);
+    const found = answered(besideAt(), speed, software);
     return found?.fast ? found : null;
   }
 
@@ -217,7 +218,7 @@ document.addEventListener("DOMContentLoaded", () => {
 
   function lacking(side) {
     if (side === "GPU" && state.beside !== CHEAPEST) {
-      const at = data.systems.findIndex(({ id }) => id === state.beside);
+      const at = besideAt();
       const slow = answered(at, state.speed);
       return slow ? `${data.systems[at].name} gives a user at most ${number(slow.reached, 2)} tokens/s.` : `${state.model} does not fit ${data.systems[at].name}.`;
     }
@@ -396,6 +397,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const spec = JSON.parse(script.textContent);
     if (spec.usermeta?.desk !== true) return;
     const rows = [];
+    const [first, second, others] = spec.layer[0].encoding.color.scale.domain; // roles, as `charts.desk` has them
     data.systems.forEach((system, at) => {
       if (!counts(system)) return;
       const mine = data.speeds.map((speed) => [speed, answered(at, speed)]).filter(([, one]) => one?.fast && Number.isFinite(one[state.measure]) && one[state.measure] !== null);
@@ -404,13 +406,13 @@ document.addEventListener("DOMContentLoaded", () => {
         const within = one[`${state.measure}Ends`];
         const bound = one.parts ? data.parts[one.parts.indexOf(Math.max(...one.parts))] : "";
         rows.push({
-          system: system.name, role: role < 0 ? "others" : ROLES[role], speed, value: one[state.measure],
+          system: system.name, role: [first, second][role] ?? others, speed, value: one[state.measure],
           low: role < 0 || !within ? null : within[0], high: role < 0 || !within ? null : within[1],
           mapping: one.mapping, bound, basis: one.basis, last: i === mine.length - 1 && role >= 0,
         });
       });
     });
-    rows.sort((a, b) => (a.role !== "others") - (b.role !== "others"));
+    rows.sort((a, b) => (a.role !== others) - (b.role !== others));
     spec.datasets = undefined;
     spec.data = { name: "desk", values: rows };
     for (const { encoding } of spec.layer) {

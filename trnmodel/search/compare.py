@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -204,17 +204,21 @@ def _flat(times: Times, here: NDArray) -> Times:
     return times._replace(**parts)
 
 
+def _fitting(questions: Iterable[Question]) -> Iterator[tuple[Question, Times, NDArray]]:
+    """Yield each question of which some points can exist, with the times and the chips of those in one row."""
+    for q in questions:
+        g = grid(q)
+        if np.any(g.fits):
+            yield q, _flat(g.times, g.fits), np.broadcast_to(g.chips, g.fits.shape)[g.fits]
+
+
 def objective(questions: Iterable[Question], speeds: NDArray) -> NDArray:
     """Return generated tokens per second per paid chip of the best point of a system at each speed of a user.
 
     NaN where no point keeps the promise. It reads the grids that a plan has read.
     """
     best = np.full(len(speeds), -1.0)
-    for q in questions:
-        g = grid(q)
-        if not np.any(g.fits):
-            continue
-        times, chips = _flat(g.times, g.fits), np.broadcast_to(g.chips, g.fits.shape)[g.fits]
+    for q, times, chips in _fitting(questions):
         request = replace(q.request, tokens_per_s_per_user=speeds[:, None])
         with np.errstate(invalid="ignore", divide="ignore"):
             made = made_per_chip(request, q.system, planned_requests_per_s(times, request), chips)
@@ -225,13 +229,9 @@ def objective(questions: Iterable[Question], speeds: NDArray) -> NDArray:
 def largest_loads(questions: Iterable[Question], request: Request) -> dict[float, float]:
     """Return the most requests per second of a replica at which the promises hold, by how many chips it takes."""
     most = dict[float, float]()
-    for q in questions:
-        g = grid(q)
-        if not np.any(g.fits):
-            continue
-        chips = np.broadcast_to(g.chips, g.fits.shape)[g.fits]
+    for _, times, chips in _fitting(questions):
         with np.errstate(invalid="ignore", divide="ignore"):
-            loads = planned_requests_per_s(_flat(g.times, g.fits), request)
+            loads = planned_requests_per_s(times, request)
         kept = np.isfinite(loads)
         for n in np.unique(chips[kept]).tolist():
             most[n] = max(most.get(n, 0.0), float(loads[kept & (chips == n)].max()))

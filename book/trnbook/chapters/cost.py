@@ -266,7 +266,7 @@ def answer(
         asked = float(seller.api_generated_usd_per_mtoken)
         others.append(rf"the seller {seller.seller} asks \${asked:.2f} for the same tokens")
     return card(
-        rf"\${format_within(*market.ends(first), '', str(first.basis))}",
+        rf"\${first.in_words(first.FIGURE, basis=str(first.basis))}",
         f"what a million generated tokens of `{first.model.id}`, prompts paid, cost {who} {first.system.name} on "
         "public software at the promised speed",
         mark="",

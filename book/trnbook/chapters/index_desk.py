@@ -14,8 +14,10 @@ from numpy.typing import ArrayLike
 
 from trnbook.charts.display import script_json
 from trnmodel.catalog.systems import gpus_for_rent, on_offer
+from trnmodel.cost.tco import PERIOD_H
 from trnmodel.draws import range_of
 from trnmodel.formulas.tco import usd_per_mtoken
+from trnmodel.search.single import TIED
 from trnmodel.units import KWH
 
 if TYPE_CHECKING:
@@ -108,6 +110,9 @@ def desk(
             "speeds": [_short(float(speed or 0.0)) for speed in first.speeds],
             "chosen": dict(chosen),
             "parts": list(BOUND.values()),
+            "paid": list(priced),
+            "month_h": PERIOD_H,
+            "tied": TIED,
             "systems": [_system({paid: lines[name] for paid, lines in prices.items()}) for name in names],
             "points": {_key(one): _points(comparison, names, texts, drawn) for one, comparison in grid.items()},
             "texts": list(texts.places),

@@ -224,7 +224,7 @@ def _rent(plan: Plan, rented: TokenCosts, plain: Mapping[str, Sequence[Choice | 
         return "**To rent today**, none of them has a published price."
     first = lines[0]
     others = [one for one in lines if (one.system.chip.core is None) != (first.system.chip.core is None)]
-    usd = [format_within(*market.ends(one)) for one in (first, *others[:1])]
+    usd = [one.in_words(one.FIGURE) for one in (first, *others[:1])]
     at = " in an AWS Capacity Block" if first.rent.pricing == "capacity-block" else ""
     text = f"**To rent today**{at}, {first.system.name} costs \\${usd[0]} per million tokens."
     text += drafts.priced(float(first.rent.usd_per_chip_h), plain.get(first.system.id, ()))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from trnbook.charts.explorers import _log
 from trnbook.charts.language import BAND_OPACITY, GENERATIONS, GREY, PALETTE
 from trnbook.charts.plot import DIGITS, ROOM, Plot
 from trnbook.charts.tables import axis_title, check, printed
@@ -35,15 +36,15 @@ def promises(frame: pd.DataFrame, *, caption: str, under: str = "") -> alt.Layer
     base = alt.Chart()
     scale = {"domain": list(ROLES), "range": list(ROLES.values())}
     place = {
-        "x": _axis(alt.X, "speed", axis_title("promised_tokens_per_s_per_user")),
+        "x": _log(alt.X, "speed", axis_title("promised_tokens_per_s_per_user"), padding=ROOM),
         "color": alt.Color("role", type="nominal", scale=scale, legend=alt.Legend(title=None, symbolOpacity=1)),
         "detail": alt.Detail("system", type="nominal"),
     }
-    y = _axis(alt.Y, "value", axis_title("tokens_per_s_per_chip"))
+    y, low = (_log(alt.Y, end, axis_title("tokens_per_s_per_chip"), padding=ROOM) for end in ("value", "low"))
     tooltip = [alt.Tooltip(name, type="nominal", title=title) for name, title in TOOLTIP.items()]
     numbers = {"speed": "Tokens/s per user", "value": "Tokens/s per chip"}
     tooltip += [alt.Tooltip(name, type="quantitative", format=DIGITS, title=title) for name, title in numbers.items()]
-    ends = {"y": _axis(alt.Y, "low", axis_title("tokens_per_s_per_chip")), "y2": alt.Y2("high")}
+    ends = {"y": low, "y2": alt.Y2("high")}
     layers = [
         base.transform_filter("isValid(datum.low)").mark_area(opacity=BAND_OPACITY).encode(**place, **ends),
         base.mark_line(strokeWidth=2).encode(**place, y=y),
@@ -55,8 +56,3 @@ def promises(frame: pd.DataFrame, *, caption: str, under: str = "") -> alt.Layer
     data = alt.InlineData(values=rows, name="desk")
     chart = Plot(*printed(frame, "system")).finish(alt.layer(*layers, data=data), caption, under)
     return chart.properties(usermeta={"desk": True, "under": [under]}, height=260)
-
-
-def _axis(channel: Any, field: str, title: str) -> Any:
-    """Return an axis of powers without lines of its own."""
-    return channel(field, type="quantitative", title=title, scale={"type": "log", "padding": ROOM, "nice": False})

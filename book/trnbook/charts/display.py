@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 VEGALITE_MIME = "application/vnd.vegalite.v5+json"  # the newest that JupyterLab draws
+VIEW = "application/vnd.jupyter.widget-view+json"  # what JupyterLab draws a widget from; no run leaves it in a notebook
 
 
 @cache

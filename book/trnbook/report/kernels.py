@@ -23,9 +23,9 @@ from nbformat import NotebookNode
 from papermill.exceptions import PapermillException
 from tqdm import tqdm
 
+from trnbook.charts.display import VIEW
 from trnbook.report import folders, form
 from trnbook.report.execute import ERROR, Job
-from trnbook.workbench import VIEW
 from trnmodel.arguments import ImpossibleError, UnanswerableError
 from trnmodel.cli.errors import ChapterError, InputError, NoAnswerError, printable
 

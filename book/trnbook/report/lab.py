@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trnbook.charts.display import VEGALITE_MIME
-from trnbook.workbench import VIEW
+from trnbook.charts.display import VEGALITE_MIME, VIEW
 
 
 def _jupyter_server_extension_points() -> list[dict[str, str]]:

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trnmodel.catalog.rents import published
+from trnmodel.catalog.rents import published, rent
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
 from trnmodel.result import tidy
-from trnmodel.units import format_within
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,9 +34,9 @@ def hours(systems: Iterable[str | System]) -> pd.DataFrame:
     for spec in map(read_system, systems):
         some = published([spec], MARKET)
         if len(some := some[some.in_force]):
-            ends = (some.usd_per_chip_h_low.min(), some.usd_per_chip_h_high.max())
-            middle = np.median(sorted(set(some.usd_per_chip_h)))
-            rows.append((spec.id, middle, *ends, len(some), some.date.min(), some.date.max()))
+            price = rent(spec, MARKET)
+            low, high = price.open_ranges.get("usd_per_chip_h", (price.usd_per_chip_h,) * 2)
+            rows.append((spec.id, price.usd_per_chip_h, low, high, len(some), some.date.min(), some.date.max()))
     return tidy(dict(zip(COLUMNS, row, strict=True)) for row in rows)
 
 
@@ -56,7 +55,7 @@ def ends(one: TokenCost) -> tuple[float, float, float]:
 
 def cell(one: TokenCost | None) -> str:
     """Return a cost per million tokens as a table has it; a dash where there is none."""
-    return "–" if one is None or one.rent.why or not np.all(one.valid) else format_within(*ends(one))
+    return "–" if one is None or one.rent.why or not np.all(one.valid) else one.in_words(one.FIGURE)
 
 
 def turned(first: TokenCost, rival: str, costs: TokenCosts) -> str:
@@ -88,7 +87,7 @@ def turned(first: TokenCost, rival: str, costs: TokenCosts) -> str:
     (mine, low, high), (usd, least, most) = ends(first), ends(one)
     turns = "and then the order turns" if usd < mine else "but the order stays"
     text = f"**Other sellers ask less for GPUs, {turns}.** At \\${known.usd_per_h:.2f} per chip-hour, {which}, "
-    text += f"{one.system.name} costs \\${format_within(usd, least, most)}"
+    text += f"{one.system.name} costs \\${one.in_words(one.FIGURE)}"
     return text + (", and the ranges still overlap." if least <= high and low <= most else ".")
 
 

@@ -10,6 +10,7 @@ import os
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from trnbook.charts.display import VIEW
 from trnbook.workbench import shown
 from trnbook.workbench.answers import Answers, answers, best, side_by_side
 from trnbook.workbench.state import ServingState, TrainingState
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Answers", "ServingState", "TrainingState", "Workbench", "answers", "best", "show", "side_by_side"]
 
-VIEW = "application/vnd.jupyter.widget-view+json"  # what JupyterLab draws a widget from; no run leaves it in a notebook
 SESSION = "JPY_SESSION_NAME"  # which a Jupyter server sets for the kernel of an open notebook
 MISSING = "The controls need ipywidgets: run `pip install 'trnmodel[lab]'` and restart the kernel."
 

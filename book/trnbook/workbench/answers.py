@@ -23,12 +23,13 @@ from trnmodel.fabric.groups import place
 from trnmodel.quantities import quantity
 from trnmodel.result import Grounded, in_sentence
 from trnmodel.search.launch import command, undocumented
+from trnmodel.search.train_runs import budget
 from trnmodel.serving.account import TOO_LATE, TOO_SLOW
 from trnmodel.steps.answers import MemoryFit, Step
 from trnmodel.steps.support import support
 from trnmodel.training.step import TrainStep
 from trnmodel.training.work import PARTS as TRAIN_PARTS
-from trnmodel.units import BILLION, DAY, MILLION, TRILLION, format_quantity, format_within
+from trnmodel.units import DAY, format_quantity, format_within
 
 MEMORY = ["rank", "kind", "stored_bytes", "capacity_bytes"]
 SPANS = ["part", "from_s", "time_s", "until_s"]
@@ -294,21 +295,8 @@ def _days(step: TrainStep, tokens: float) -> tuple[Any, ...]:
     """Return how long the tokens of the run take when nothing is lost, with the band of the step."""
     days = float(step.run_s(tokens)) / DAY
     low, high = (days * float(end / step.time_s) for end in step.ends("time_s"))
-    title = f"{counted_tokens(tokens)} tokens without failures"
+    title = f"{budget(tokens)} tokens without failures"
     return "days", days, low, high, "d", str(step.basis), title, format_within(days, low, high, "days")
-
-
-def counted_tokens(tokens: float) -> str:
-    """Return a number of tokens as people write it.
-
-    Examples
-    --------
-    >>> counted_tokens(2e12), counted_tokens(15.5e9), counted_tokens(1000)
-    ('2 trillion', '15.5 billion', '1,000')
-    """
-    scales = ((TRILLION, " trillion"), (BILLION, " billion"), (MILLION, " million"), (1.0, ""))
-    scale, name = next((one for one in scales if tokens >= one[0]), scales[-1])
-    return f"{tokens / scale:,.4g}{name}" if name else f"{tokens:,.0f}"
 
 
 def _part(name: str) -> str:
