@@ -82,7 +82,7 @@ Software = Annotated[
     str | None,
     typer.Option(
         "--stack",
-        help="Software: public (default), hand-tuned, ideal, or the id of a stack or option.",
+        help="Software: public (default), no-speculation, hand-tuned, ideal, or the id of a stack or option.",
         **_name("software"),
     ),
 ]

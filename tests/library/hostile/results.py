@@ -130,7 +130,6 @@ METHODS: dict[str, tuple[str, str]] = {
     "Comparison.break_even": ("speed=20.0", "one: speed; choice: owner; any: region pricing"),
     "Comparison.compared_with": ("speed=20.0", "one: speed"),
     "Comparison.loads": ("speed=20.0", "one: speed"),
-    "Comparison.without_drafts": ("speed=20.0", "one: speed"),
     "Comparison.difference": ("a='trn2.3xlarge', b='inf2.48xlarge', speed=20.0", "choice: a b; one: speed"),
     "SoftwareGap.end": ("software='ideal'", "choice: software"),
     "SoftwareGap.lost": ("", "choice: software"),
