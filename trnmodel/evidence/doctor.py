@@ -195,9 +195,9 @@ def _case(row: Mapping[str, str], d: Decision, r: Reading | None, measured: floa
     """Return a row as the rules see it."""
     family = family_of(pattern_cells(filled(row))["kind"])
     if r is None:
-        return Case(family, d.record)
+        return Case(family, d.record, precision=row["precision"])
     base = measured * r.scale
-    return Case(family, d.record, r, 1 / base if is_rate(r.meaning) else base)
+    return Case(family, d.record, r, 1 / base if is_rate(r.meaning) else base, row["precision"])
 
 
 @lru_cache(maxsize=1)

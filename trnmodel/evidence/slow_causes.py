@@ -9,6 +9,7 @@ value, and none of the published pairs of `before_after`, had a say in them.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -95,13 +96,14 @@ class Case:
     """A measured row as the rules see it: its family, its typed columns and, where it can be asked, its question.
 
     `reading` is None for a row without a prediction; rules then look at the typed columns alone. `measured_s` is the
-    time that was measured, or the inverse of a rate. [s]
+    time that was measured, or the inverse of a rate [s]. `precision` is what the row prints of its number format.
     """
 
     family: Family
     record: Record
     reading: Reading | None = None
     measured_s: float = math.nan
+    precision: str = ""
 
     @property
     def r(self) -> Reading:
@@ -331,6 +333,8 @@ def _narrower(case: Case) -> str:
     r, chip = case.r, bare_chip(case.r)
     if r.precision.compute == "fp32":
         return "bf16"
+    if _states_wide_format(case):  # the model has no prediction in FP32
+        return ""
     if r.precision.storage_bytes("weights") < 2 or not r.model:
         return ""
     return "fp8" if "fp8" in chip.peak_flop_per_s else "int8" if case.family == "language" else ""
@@ -453,10 +457,10 @@ def _samples_on_host(case: Case) -> bool:
 
 
 def _states_wide_format(case: Case) -> bool:
-    r = case.reading
-    if case.record.format == "fp32" or case.record.dtype.lower() in ("fp32", "float32"):
+    """Return whether a row states FP32: of a model in the cell of its precision, without a cast to BF16."""
+    if case.family in SERVED and re.fullmatch(r"(fp|float)32", case.precision.strip(), re.IGNORECASE):
         return True
-    return r is not None and bool(r.model) and r.precision.compute == "fp32"
+    return case.record.format == "fp32" or case.record.dtype.lower() in ("fp32", "float32")
 
 
 def _minor(sdk: str) -> int:
