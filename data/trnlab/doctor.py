@@ -19,6 +19,7 @@ from trnmodel.evidence.before_after import Pair, before_after
 from trnmodel.evidence.cells import texts
 from trnmodel.evidence.doctor import Diagnosis, doctor
 from trnmodel.evidence.rows import published, save
+from trnmodel.evidence.slow_causes import DRAFTS
 from trnmodel.evidence.software import software
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 EXAM = DATA / "evidence" / "doctor.csv"
 NAMED = ("first", "second", "third")  # columns of the causes that the doctor names, in order
-DRAFTS = "drafts"  # which no pair is about, since they change what is computed
 
 
 @cache
@@ -68,7 +68,7 @@ def before(pair: Pair) -> dict[str, str]:
 
 
 def _named(one: Diagnosis) -> list[str]:
-    """Return the causes of a diagnosis, the likeliest first, each once."""
+    """Return the causes of a diagnosis, the likeliest first, each once; no pair is about drafts."""
     return [cause for cause in dict.fromkeys(each.cause for each in one.causes) if cause != DRAFTS]
 
 

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from trnmodel.arguments import refuse
 from trnmodel.catalog.options import options
-from trnmodel.catalog.stacks import IDEAL
-from trnmodel.catalog.trainers import IDEAL as IDEAL_TRAINER
 from trnmodel.catalog.trainers import Trainer
 from trnmodel.declared import Checked, declare
 from trnmodel.evidence.before_after import closed
@@ -25,7 +23,17 @@ from trnmodel.evidence.readings import Reading, is_rate, reading
 from trnmodel.evidence.records import pattern_cells
 from trnmodel.evidence.rows import read_table
 from trnmodel.evidence.score import read_models
-from trnmodel.evidence.slow_causes import MECHANISMS, Case, Mechanism, added_s, family_of, saved_s
+from trnmodel.evidence.slow_causes import (
+    DRAFTS,
+    MECHANISMS,
+    Case,
+    Mechanism,
+    added_s,
+    family_of,
+    ideal_of,
+    saved_s,
+    time_s,
+)
 from trnmodel.evidence.spellings import filled
 from trnmodel.result import Card, tidy
 from trnmodel.units import format_digits, format_quantity
@@ -38,7 +46,12 @@ Evidence = Literal["the row states it", "not stated"]
 STATED: Evidence = "the row states it"
 MOST_ROWS = 1000  # each takes some hundred predictions
 SMALL = 0.05  # share of a measured time below which a cause explains less than repeated runs differ by
+LEAST = 0.005  # share of a measured time below which a card leaves a cause out
 SHOWN_CAUSES = 5
+CHECK_FIRST = (
+    "Check the unit, what the number is of (a token or an answer), and whether it holds a compilation or operators "
+    "that the host calls one by one."
+)
 
 
 class Expected(NamedTuple):
@@ -82,7 +95,9 @@ class Diagnosis(Card):
     """Whether one measured number is right, and the causes that can explain it, the likeliest first.
 
     `measured` is in the `unit` of the row. `verdict` compares it with the band of the software that the row states.
-    `reason` says why a row cannot be asked; its causes then follow from its typed columns alone.
+    `reason` says why a row cannot be asked; its causes then follow from its typed columns alone. `unexplained` is the
+    share of the measured time that neither ideal software nor all causes together take, and NaN where no time has a
+    prediction. Causes overlap, so that more may be unexplained.
     """
 
     id: str
@@ -95,6 +110,7 @@ class Diagnosis(Card):
     expected: tuple[Expected, ...]
     verdict: Verdict
     causes: tuple[PossibleCause, ...]
+    unexplained: float = math.nan
     reason: str = ""
 
     @property
@@ -110,10 +126,12 @@ class Diagnosis(Card):
         """Return the diagnosis on lines: the number and its verdict, what it should be, and the likeliest causes."""
         what = f"{self.workload} on {self.instance}: {self.metric} of {_figure(self.measured, self.unit)}"
         lines = [f"{what} {_said(self)}."]
-        lines += [f"{one.software.capitalize()} ({one.stack}): {_band(one, self.unit)}" for one in self.expected]
-        some = [one for one in self.causes if not one.share < SMALL or one.evidence == STATED][:SHOWN_CAUSES]
+        lines += [f"{_software(one)}: {_band(one, self.unit)}" for one in self.expected]
+        some = [one for one in self.causes if not one.share < LEAST or one.evidence == STATED][:SHOWN_CAUSES]
         for place, one in enumerate(some, start=1):
             lines += [f"{place}. {_named(one)}", f"   Change: {one.setting}.", *_gain(one)]
+        if self.unexplained >= SMALL:
+            lines += [f"No known cause explains {self.unexplained:.0%} of the time. {CHECK_FIRST}"]
         return lines
 
 
@@ -145,7 +163,7 @@ def _summary(one: Diagnosis) -> dict[str, Any]:
     first = one.first
     row: dict[str, Any] = {name: getattr(one, name) for name in ("id", "meaning", "measured", "unit", "verdict")}
     row |= {"stack": own.stack, "predicted": own.value, "low": own.low, "high": own.high, "basis": own.basis}
-    row |= {"ideal": ideal, "reason": one.reason}
+    row |= {"ideal": ideal, "unexplained": one.unexplained, "reason": one.reason}
     row |= {"mechanism": first.mechanism if first else "", "cause": first.cause if first else ""}
     return row | {"share": first.share if first else math.nan}
 
@@ -163,11 +181,17 @@ def _said(one: Diagnosis) -> str:
     return f"lies inside {band}" if one.verdict == "as predicted" else f"is {one.verdict} than {band}"
 
 
+def _software(one: Expected) -> str:
+    """Return the software of an expected figure in words."""
+    words = {"as stated": "On the software that it states", "documented": "On the fastest documented software"}
+    return f"{words[one.software]} ({one.stack})" if one.software in words else "On ideal software"
+
+
 def _band(one: Expected, unit: str) -> str:
     """Return an expected figure with its band and what it rests on."""
     value = _figure(one.value, unit)
     if one.low == one.high:
-        return f"{value} ({one.basis})"
+        return value
     return f"{value} ({format_digits(one.low, 2)} to {format_digits(one.high, 2)}; {one.basis})"
 
 
@@ -244,7 +268,7 @@ def _order(one: PossibleCause) -> tuple[int, float]:
     is no fault.
     """
     is_stated = one.evidence == STATED and not one.share < SMALL
-    level = 3 if one.cause == "drafts" else 1 if one.cause == "release" else 0 if is_stated else 2
+    level = 3 if one.cause == DRAFTS else 1 if one.cause == "release" else 0 if is_stated else 2
     return level, (math.inf if math.isnan(one.share) else -one.share)
 
 
@@ -299,9 +323,8 @@ def _expected(r: Reading, case: Case) -> Iterator[Expected]:
             yield _in_unit("documented", getattr(stack, "id", ""), there, r)
     if case.stack is None:
         return
-    ideal = IDEAL_TRAINER if isinstance(case.stack, Trainer) else IDEAL
     try:
-        best = predict(r, lambda _: ideal)
+        best = predict(r, lambda _: ideal_of(case))
     except UnreadableRowError:
         return
     yield _in_unit("ideal", "ideal", Banded(best, best, best, "ideal", ""), r)
@@ -333,8 +356,18 @@ def _diagnosis(row: Mapping[str, str], d: Decision, models: Mapping[str, Any]) -
         causes = causes_of(_case(row, d, None, math.nan))
         about |= {"verdict": "cannot be asked", "reason": str(reason), "meaning": "" if d.refused else d.question}
         return Diagnosis(**about, expected=(), causes=causes)
-    verdict = _verdict(measured, expected[0], r)
-    return Diagnosis(**about, meaning=r.meaning, expected=expected, verdict=verdict, causes=causes_of(case))
+    about |= {"meaning": r.meaning, "expected": expected, "verdict": _verdict(measured, expected[0], r)}
+    causes = causes_of(case)
+    return Diagnosis(**about, causes=causes, unexplained=_unexplained(case, causes))
+
+
+def _unexplained(case: Case, causes: Sequence[PossibleCause]) -> float:
+    """Return the share of the measured time that neither ideal software nor all causes together take."""
+    if not case.is_of_time:
+        return math.nan
+    least_s = time_s(case.r, lambda _: ideal_of(case)) if case.stack is not None else case.predicted_s
+    shares = sum(one.share for one in causes if one.cause != DRAFTS and not math.isnan(one.share))
+    return max(1 - least_s / case.measured_s - shares, 0.0)
 
 
 def _table(rows: Any) -> pd.DataFrame:

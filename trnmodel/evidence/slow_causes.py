@@ -39,6 +39,7 @@ from trnmodel.search.gaps import TRAINING_MECHANISMS as OF_TRAINERS
 from trnmodel.search.gaps import walk
 
 Family = Literal["language", "encoder", "training", "kernel", "collective"]
+DRAFTS = "drafts"  # the one cause that is no change of software alone: it changes what is computed
 PADDED = 1.05  # compiled over real sizes from which on a row is called padded: less is within what repeated runs differ
 HAND_WRITTEN = ("nki", "nki-cp", "fused", "mega")  # kernels of a row that no compiler made
 SLOW_KERNELS = ("xla", "masked-dense", "recurrence-by-token")
@@ -193,6 +194,11 @@ def _on(case: Case, e: Spec) -> float:
     return time_s(case.r, lambda _: e)
 
 
+def ideal_of(case: Case) -> Efficiencies | Trainer:
+    """Return the ideal software of inference, or that of training."""
+    return IDEAL_TRAINER if isinstance(case.stack, Trainer) else IDEAL
+
+
 def holding(case: Case, fields: tuple[str, ...], target: Spec) -> Any:
     """Return the stack of a case with some of its values replaced by those of another stack."""
     _, changed, _ = next(walk(case.stack, target, {"": fields}))  # type: ignore[type-var]
@@ -219,8 +225,7 @@ def saved_s(case: Case, mechanism: Mechanism) -> float:
     times = []
     fields = mechanism.fields(case)
     if fields and case.stack is not None:
-        ideal = IDEAL_TRAINER if isinstance(case.stack, Trainer) else IDEAL
-        changed = holding(case, fields, ideal)
+        changed = holding(case, fields, ideal_of(case))
         times.append(case.predicted_s if changed == case.stack else _on(case, changed))
     if mechanism.without_s is not None:
         times.append(mechanism.without_s(case))
@@ -685,7 +690,7 @@ MECHANISMS: tuple[Mechanism, ...] = (
     ),
     Mechanism(
         "no draft proposes tokens",
-        "drafts",
+        DRAFTS,
         ("language",),
         "a draft that the engine documents for the model (EAGLE, multi-token prediction, a smaller model)",
         without_s=_drafted_s,
