@@ -13,7 +13,7 @@ from trnmodel.cli.terminal import Status
 
 Items = Annotated[
     list[str],
-    typer.Argument(metavar="FILE|KEY=VALUE...", help="CSV files of measured rows; behind --row further cells."),
+    typer.Argument(metavar="FILE...", help="CSV files of measured rows; behind --row further cells, KEY=VALUE."),
 ]
 Cells = Annotated[
     list[str],

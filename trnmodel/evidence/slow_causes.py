@@ -70,6 +70,16 @@ def time_s(r: Reading, tune: Tune | None = None) -> float:
     -------
     time_s : float
         Time, or the inverse of a rate or share. [s]
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from trnmodel.evidence.cells import texts
+    >>> from trnmodel.evidence.readings import reading
+    >>> cells = {"instance": "trn2.48xlarge", "workload": "Llama-3.1-8B", "tp": 8, "batch": 4, "seq_len": 2048}
+    >>> r = reading(texts(pd.DataFrame([cells | {"metric": "TPOT", "value": 9, "unit": "ms"}]))[0])
+    >>> time_s(r) > time_s(r, lambda _: IDEAL)
+    True
     """
     try:
         value = predict(r, tune)
@@ -219,6 +229,18 @@ def saved_s(case: Case, mechanism: Mechanism) -> float:
     -------
     saved_s : float
         Time with the mechanism less that without it, at least 0. [s]
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from trnmodel.evidence.cells import texts
+    >>> from trnmodel.evidence.readings import reading
+    >>> cells = {"instance": "trn2.48xlarge", "workload": "Llama-3.1-8B", "tp": 8, "batch": 4, "seq_len": 2048}
+    >>> r = reading(texts(pd.DataFrame([cells | {"metric": "TPOT", "value": 9, "unit": "ms"}]))[0])
+    >>> case = Case("language", Record(), r, measured_s=9e-3)
+    >>> layer = next(one for one in MECHANISMS if one.cause == "layer overhead")
+    >>> 0 < saved_s(case, layer) < case.predicted_s
+    True
     """
     if not case.is_of_time:
         return math.nan
@@ -263,6 +285,18 @@ def added_s(case: Case, mechanism: Mechanism) -> float:
     -------
     added_s : float
         Time beyond the predicted one, at least 0. [s]
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from trnmodel.evidence.cells import texts
+    >>> from trnmodel.evidence.readings import reading
+    >>> cells = {"instance": "trn2.48xlarge", "workload": "Llama-3.1-8B", "tp": 8, "batch": 4, "seq_len": 2048}
+    >>> r = reading(texts(pd.DataFrame([cells | {"metric": "TPOT", "value": 9, "unit": "ms"}]))[0])
+    >>> layer = next(one for one in MECHANISMS if one.cause == "layer overhead")
+    >>> slow, fast = (Case("language", Record(), r, measured_s=time) for time in (90e-3, 1e-3))
+    >>> added_s(slow, layer) > added_s(fast, layer) == 0
+    True
     """
     fields = mechanism.fields(case)
     if mechanism.takes_excess and case.excess_s > 0:
