@@ -293,9 +293,9 @@ def added_s(case: Case, mechanism: Mechanism) -> float:
     >>> from trnmodel.evidence.readings import reading
     >>> cells = {"instance": "trn2.48xlarge", "workload": "Llama-3.1-8B", "tp": 8, "batch": 4, "seq_len": 2048}
     >>> r = reading(texts(pd.DataFrame([cells | {"metric": "TPOT", "value": 9, "unit": "ms"}]))[0])
-    >>> layer = next(one for one in MECHANISMS if one.cause == "layer overhead")
+    >>> launch = next(one for one in MECHANISMS if one.name == "launch of a step by the host")
     >>> slow, fast = (Case("language", Record(), r, measured_s=time) for time in (90e-3, 1e-3))
-    >>> added_s(slow, layer) > added_s(fast, layer) == 0
+    >>> added_s(slow, launch) > added_s(fast, launch) == 0
     True
     """
     fields = mechanism.fields(case)
