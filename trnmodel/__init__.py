@@ -27,6 +27,7 @@ _HOMES = {  # module that defines public names, with these names
     "trnmodel.files.saved": ("Check", "check", "save_plan"),
     "trnmodel.files.scenario_table": ("scenario_table",),
     "trnmodel.files.scenarios": ("Scenario", "scenario"),
+    "trnmodel.evidence.doctor": ("Diagnoses", "Diagnosis", "doctor"),
     "trnmodel.evidence.fit": ("calibrate",),
     "trnmodel.cost.tco": ("Cost", "tco"),
     "trnmodel.reliability.goodput": ("Goodput", "goodput"),

@@ -33,6 +33,8 @@ NOT_TYPED = {
     "Check": "made by tm.check",
     "Choice": "a choice of a Plan",
     "Demand": "made by tm.plan",
+    "Diagnoses": "made by tm.doctor",
+    "Diagnosis": "a row of Diagnoses",
     "Flips": "made by tm.plan",
     "Collective": "made by tm.collective",
     "Comparison": "made by tm.compare",
@@ -466,6 +468,7 @@ def _roots() -> Iterator[Call]:
         "step=served(), batch=4, request=tm.Request(512, 64)",
     )
     yield _call("rows", "tm.validate", "rows=measured()", "frame: rows; models: models")
+    yield _call("rows", "tm.doctor", "rows=measured()", "frame: rows; models: models")
     yield _call("rows", "tm.calibrate", "rows=measured(), groups=('encoder',)", "frame: rows; groups: groups")
     yield _call("rows", "config_file", "", "config: text", also={"text": ("config.json",)})
     yield _call("rows", "named_file", "", "file-name: name")
