@@ -34,6 +34,7 @@ _HOMES = {  # module that defines public names, with these names
     "trnmodel.search.capacity": ("Capacity", "Demand"),
     "trnmodel.search.choice": ("Choice",),
     "trnmodel.search.flips": ("Flips",),
+    "trnmodel.search.next_measurement": ("Candidate", "NextMeasurement", "next_measurement"),
     "trnmodel.search.gaps": ("SoftwareGap", "software_gap", "training_gap"),
     "trnmodel.search.plan": ("Plan", "plan"),
     "trnmodel.power.energy": ("Energy", "RequestEnergy", "energy"),
