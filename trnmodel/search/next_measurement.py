@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DRAWS = 3000
-MOST = 5  # suggestions that are looked for one after another
+MOST = 6  # candidates that are looked for one after another
 SHOWN = 8  # lines of a card
 MEASUREMENT, QUOTE, FACT = "measurement", "price quote", "open fact"
 MOST_NOISE = 10.0  # standard deviation of a logarithm: nothing is learnt
@@ -93,22 +93,21 @@ class Candidate:
 
 
 class Value(NamedTuple):
-    """What a candidate saves: alone, and together with the suggestions before it (NaN where it is none itself)."""
+    """What a candidate saves by itself, and together with those before it (NaN beyond the first few).
+
+    It is `suggested` where it pays to learn it after those before it.
+    """
 
     candidate: Candidate
     saved_usd: float
     error_usd: float
     together_usd: float
-
-    @property
-    def suggested(self) -> bool:
-        """Whether it adds more to the suggestions before it than it costs."""
-        return self.together_usd == self.together_usd
+    suggested: bool
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class NextMeasurement(Card):
-    """What to learn before a decision: the suggestions in their order, then every other candidate by what it saves.
+    """What to learn before a decision: the suggestions in their order, then the others by what they save.
 
     `best` is the option that is chosen now, and `regret_usd` what it is expected to cost more over the term than what
     is the best in each draw. `all_saved_usd` is what all candidates together would save of that. `readable` lists what
@@ -185,7 +184,7 @@ class NextMeasurement(Card):
         table : pandas.DataFrame
             candidate, candidate_kind, system, reads, noise, measurement_usd, regret_now_usd, regret_after_usd and
             saved_usd with saved_error_usd (by itself), saved_share (of what all candidates together save),
-            saved_together_usd (with the suggestions before it; NaN where it is none), suggested.
+            saved_together_usd (with those before it; NaN beyond the first few), suggested.
         """
         rows = []
         for one in self.values:
@@ -283,15 +282,22 @@ def next_measurement(
     common = draws_of(one, drawn, some)
     regret = now_usd(common.regret).mean()
     alone = [saving(common.of([place])) for place in range(len(some))]
-    chosen = in_turn(common, np.array([c.cost_usd for c in some]), alone, MOST)
-    together = {place: saved.saved_usd for place, saved in chosen}
+    chain = in_turn(common, np.array([c.cost_usd for c in some]), lambda places: _next(some, places), MOST)
+    together = {place: saved.saved_usd for place, saved in zip(chain.places, chain.savings, strict=True)}
     rest = sorted(
         (place for place in range(len(some)) if place not in together),
         key=lambda place: some[place].cost_usd - max(alone[place].saved_usd, 0.0),
     )
+    paying = chain.places[: chain.paying]
     values = [
-        Value(some[place], max(alone[place].saved_usd, 0.0), alone[place].error_usd, together.get(place, np.nan))
-        for place in [*together, *rest]
+        Value(
+            candidate=some[place],
+            saved_usd=max(alone[place].saved_usd, 0.0),
+            error_usd=alone[place].error_usd,
+            together_usd=together.get(place, np.nan),
+            suggested=place in paying,
+        )
+        for place in [*chain.places, *rest]
     ]
     return NextMeasurement(
         decision=one,
@@ -313,6 +319,24 @@ def _checked(candidates: Any, drawn: Drawn) -> list[Candidate]:
     if twice is not None:
         refuse("candidates", twice, "each has a name of its own")
     return some
+
+
+def _next(candidates: Sequence[Candidate], places: Sequence[int]) -> list[int]:
+    """Return the places of the candidates that may come after some: those that another one does not hold.
+
+    One that tells the same with no more noise, at no more cost or learnt already, holds it.
+    """
+    learnt = {place: candidates[place] for place in places}
+
+    def held(place: int) -> bool:
+        one = candidates[place]
+        for other, rival in enumerate(candidates):
+            if rival.reads == one.reads and other != place and (rival.noise, other) < (one.noise, place):
+                if other in learnt or rival.cost_usd <= one.cost_usd:
+                    return True
+        return False
+
+    return [place for place in range(len(candidates)) if place not in learnt and not held(place)]
 
 
 def draws_of(decision: Decision, drawn: Drawn, candidates: Sequence[Candidate], series: str = "") -> Draws:

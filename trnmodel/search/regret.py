@@ -9,7 +9,7 @@ regressions of the other half, so that chance in the draws is not taken for know
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,8 +20,8 @@ from trnmodel.draws import deviations
 
 RIDGE = 1e-3  # of a regression on standardised columns, over the number of draws
 FARTHEST = 3.0  # standard deviations up to which a reading is followed
+DEAREST = 3.0  # of a regret that a regression follows, over the most that the best option may be regretted
 SEEN = 4.0  # standard errors from which a reading is said to correlate with an option
-TRIED = 10  # candidates that are tried for each place among the suggestions
 SURE = 2.0  # standard errors by which a candidate has to save more than it costs
 
 
@@ -146,7 +146,9 @@ def rule(readings: NDArray, scores: NDArray, regret: NDArray) -> Rule:
     moved = np.array([which.size > 0 for which in seen])
     expected = _expected_scores(seen, first, readings)[moved]
     scales = expected.std(axis=1, keepdims=True)
-    return Rule(seen, first, moved, scales, _solved(_columns(expected / scales), regret))
+    best = regret[np.argmin(regret.mean(axis=1))]
+    followed = np.minimum(regret, DEAREST * best.max())  # else the dearest option's errors drown the others
+    return Rule(seen, first, moved, scales, _solved(_columns(expected / scales), followed))
 
 
 class Saving(NamedTuple):
@@ -208,8 +210,19 @@ def saving(draws: Draws) -> Saving:
     return saved(now_usd(draws.regret), after_usd(draws))
 
 
-def in_turn(draws: Draws, costs: NDArray, alone: Sequence[Saving], most: int) -> list[tuple[int, Saving]]:
-    """Return the candidates that pay, in the order in which each adds most to those before it, costs taken off.
+class Chain(NamedTuple):
+    """Candidates in the order in which each adds most to those before it, and how many of them pay.
+
+    `savings` are those of a candidate together with all before it.
+    """
+
+    places: list[int]
+    savings: list[Saving]
+    paying: int
+
+
+def in_turn(draws: Draws, costs: NDArray, allowed: Callable[[list[int]], list[int]], most: int) -> Chain:
+    """Return candidates in the order in which each adds most to those before it, costs taken off.
 
     Parameters
     ----------
@@ -217,31 +230,27 @@ def in_turn(draws: Draws, costs: NDArray, alone: Sequence[Saving], most: int) ->
         Of all candidates. [-, -, USD]
     costs : NDArray
         What each candidate costs. [USD]
-    alone : list of Saving
-        What each candidate saves by itself. [USD]
+    allowed : callable
+        Takes the places of the candidates so far, and gives those of the candidates that may come next. [-]
     most : int
         Most candidates that are returned. [-]
 
     Returns
     -------
-    chosen : list
-        Place of a candidate, and the saving of it together with those before it. A candidate pays where it adds more
-        than its cost and two standard errors of what it adds. Those that added most when they were last tried are tried
-        again, `TRIED` of them for each place.
+    chain : Chain
+        Two candidates may save much together and nothing alone. So the chain goes on where nothing pays, and those at
+        its end do not pay that add no more than their cost and two standard errors.
     """
-    chosen, now = list[tuple[int, Saving]](), now_usd(draws.regret)
-    before = now
-    adds = {place: one.saved_usd - costs[place] for place, one in enumerate(alone)}
-    while adds and len(chosen) < most:
-        places = [place for place, _ in chosen]
-        tried = sorted(adds, key=adds.__getitem__, reverse=True)[:TRIED]
-        afters = {place: after_usd(draws.of([*places, place])) for place in tried}
-        adds |= {place: float((before - after).mean()) - costs[place] for place, after in afters.items()}
-        best = max(tried, key=adds.__getitem__)
-        added = saved(before, afters[best])
-        if added.saved_usd <= costs[best] + SURE * added.error_usd:
-            break
+    places, savings, adds = list[int](), list[Saving](), list[Saving]()
+    now = before = now_usd(draws.regret)
+    while len(places) < most and (rest := allowed(places)):
+        afters = {place: after_usd(draws.of([*places, place])) for place in rest}
+        best = min(rest, key=lambda place: float(afters[place].mean()) + costs[place])
+        adds.append(saved(before, afters[best]))
         before = afters[best]
-        chosen.append((best, saved(now, before)))
-        del adds[best]
-    return chosen
+        places.append(best)
+        savings.append(saved(now, before))
+    paying = len(places)
+    while paying and adds[paying - 1].saved_usd <= costs[places[paying - 1]] + SURE * adds[paying - 1].error_usd:
+        paying -= 1
+    return Chain(places, savings, paying)
