@@ -24,6 +24,7 @@ _HOMES = {  # module that defines public names, with these names
     "trnmodel.formulas.clos": ("clos",),
     "trnmodel.calls": ("schema",),
     # S
+    "trnmodel.files.measure": ("Measurements", "measure"),
     "trnmodel.files.saved": ("Check", "check", "save_plan"),
     "trnmodel.files.scenario_table": ("scenario_table",),
     "trnmodel.files.scenarios": ("Scenario", "scenario"),
