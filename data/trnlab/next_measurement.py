@@ -1,11 +1,11 @@
 """Replays of decisions: how much of the expected regret the first three suggestions of `tm.next_measurement` remove.
 
 Each decision is a model, a request, systems, prices and a number of users, drawn by its number. Its candidates are the
-default ones. The suggestions come from one set of draws; the regret that is left is that of other draws, which stand
-for truths that nobody knows yet: each candidate tells its part of the truth with its noise, and the option is chosen
-by the regressions of the first set. Beside stand all candidates together, and random choices of three. One truth of
-each decision is written out as well. `python -m trnlab.next_measurement` writes `data/evidence/next_measurement.csv`;
-it takes some three minutes.
+default ones, at no cost, so that their order is that of what they save. The suggestions come from one set of draws. The
+regret that is left is that of other draws, which stand for truths that nobody knows yet: each candidate tells its part
+of the truth with its noise, and the option is chosen by the regressions of the first set. Beside stand all candidates
+together, and random choices of three. One truth of each decision is written out as well. `python -m
+trnlab.next_measurement` writes `data/evidence/next_measurement.csv`; it takes some two minutes.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def asked_of(one: Replayed) -> tm.NextMeasurement | None:
 
 
 def replay(one: Replayed, answer: tm.NextMeasurement) -> dict[str, Any]:
-    """Return the row of a decision: the regret now, and what three suggestions, all candidates and random ones remove."""
+    """Return the row of a decision: its regret, and what three suggestions, all candidates and random ones remove."""
     candidates, options = answer.candidates, answer.decision
     learnt = draws_of(options, options.draw(DRAWS), candidates)
     truths = draws_of(options, options.draw(DRAWS, TRUTHS), candidates, TRUTHS)
@@ -125,7 +125,10 @@ def replay(one: Replayed, answer: tm.NextMeasurement) -> dict[str, Any]:
     row |= {"options": len(options.systems), "candidates": len(candidates), "best": answer.best}
     row |= {"suggestions": len(answer.suggestions), "planned_usd": options.planned_usd[best]}
     row |= {"regret_now_usd": now.mean(), "three_remove_usd": (now - three).mean()}
-    row |= {"all_remove_usd": (now - everything).mean(), "random_remove_usd": float(np.mean([now - c for c in chances]))}
+    row |= {
+        "all_remove_usd": (now - everything).mean(),
+        "random_remove_usd": float(np.mean([now - c for c in chances])),
+    }
     row |= {"first": candidates[0].name, "second": candidates[1].name, "third": candidates[2].name}
     return row | {"truth_now_usd": now[0], "truth_after_three_usd": three[0], "truth_after_all_usd": everything[0]}
 
@@ -162,7 +165,9 @@ def shares(table: pd.DataFrame) -> dict[str, float]:
     >>> shares(pd.DataFrame([row]))
     {'three': 0.75, 'random': 0.25}
     """
-    removed = {name: float((table[f"{name}_remove_usd"] / table.planned_usd).sum()) for name in ("three", "random", "all")}
+    removed = {
+        name: float((table[f"{name}_remove_usd"] / table.planned_usd).sum()) for name in ("three", "random", "all")
+    }
     return {name: removed[name] / removed["all"] for name in ("three", "random")}
 
 

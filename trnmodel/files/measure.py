@@ -102,7 +102,9 @@ class Measurements(Card):
         usd = f", ${format_digits(self.usd, 2)} at the published rent" if np.isfinite(self.usd) else ""
         hours = f"{format_digits(self.instance_h, 2)} instance-hours of {self.system}{usd}"
         lines = [f"{self.folder}: {len(self.runs)} runs of the server, {hours}; {README} says why each is there"]
-        lines += [f"{run.script}: {_described(run.point)}, {format_duration(run.point.duration_s)}" for run in self.runs]
+        lines += [
+            f"{run.script}: {_described(run.point)}, {format_duration(run.point.duration_s)}" for run in self.runs
+        ]
         others = [name for name in self.files if name not in {run.script for run in self.runs}]
         return [*lines, f"also written: {', '.join(others)}", *([self.advice] if self.advice else [])]
 
@@ -170,7 +172,7 @@ def measure(path: str | Path, folder: str | Path) -> Measurements:
     'bench.sh'
     """
     where, target = untrusted.as_path("path", path), untrusted.as_path("folder", folder)
-    before = _written_before(target)
+    before = _former_files(target)
     plan = answer_again(where.absolute()).plan  # so that a server finds a model of one's own from any folder
     c = plan.best
     if c is None or not c.valid:
@@ -255,17 +257,25 @@ def _bench_line(plan: Plan, c: Choice, run: Run) -> str:
     """Return the call of `vllm bench serve` for a run."""
     point, share = run.point, float(plan.request.prefix_share)
     prefix = int(point.input_tokens * share)
-    words = ["vllm", "bench", "serve", "--backend", "openai", "--endpoint", "/v1/completions"]
-    words += ["--model", served_name(plan.model, c.option), "--dataset-name", "random", "--seed", "0", "--ignore-eos"]
-    words += ["--random-input-len", str(max(point.input_tokens - prefix, 1))]
-    words += ["--random-prefix-len", str(prefix)] if prefix else []
-    words += ["--random-output-len", str(point.output_tokens), "--num-prompts", str(point.prompts)]
-    words += ["--max-concurrency", str(point.concurrency)]
-    words += ["--request-rate", f"{point.requests_per_s:.6g}"] if np.isfinite(point.requests_per_s) else []
-    words += ["--percentile-metrics", "ttft,tpot,itl,e2el", "--metric-percentiles", "50,90,99"]
-    words += ["--save-result", "--result-dir", RESULTS, "--result-filename", f"{run.name}.json", "--metadata"]
-    words += [f"{name}={value}" for name, value in _metadata(c, point).items()]
-    return f'\n{shlex.join(words)} "release=$RELEASE" --host "$HOST" --port "$PORT"'
+    arguments = ["vllm", "bench", "serve", "--backend", "openai", "--endpoint", "/v1/completions"]
+    arguments += [
+        "--model",
+        served_name(plan.model, c.option),
+        "--dataset-name",
+        "random",
+        "--seed",
+        "0",
+        "--ignore-eos",
+    ]
+    arguments += ["--random-input-len", str(max(point.input_tokens - prefix, 1))]
+    arguments += ["--random-prefix-len", str(prefix)] if prefix else []
+    arguments += ["--random-output-len", str(point.output_tokens), "--num-prompts", str(point.prompts)]
+    arguments += ["--max-concurrency", str(point.concurrency)]
+    arguments += ["--request-rate", f"{point.requests_per_s:.6g}"] if np.isfinite(point.requests_per_s) else []
+    arguments += ["--percentile-metrics", "ttft,tpot,itl,e2el", "--metric-percentiles", "50,90,99"]
+    arguments += ["--save-result", "--result-dir", RESULTS, "--result-filename", f"{run.name}.json", "--metadata"]
+    arguments += [f"{name}={value}" for name, value in _metadata(c, point).items()]
+    return f'\n{shlex.join(arguments)} "release=$RELEASE" --host "$HOST" --port "$PORT"'
 
 
 def _metadata(c: Choice, point: Point) -> dict[str, str]:
@@ -278,7 +288,7 @@ def _metadata(c: Choice, point: Point) -> dict[str, str]:
 
 
 def _collective(c: Choice) -> str:
-    """Return the script that times the exchange of a decode step and of a prompt; empty where chips exchange nothing."""
+    """Return the script that times the exchange of a decode step and of a prompt; empty where there is none."""
     vendor, ranks = c.system.chip.vendor, int(max(c.tp, c.ep))
     if ranks < 2 or vendor not in (NEURON, NVIDIA) or c.instances > 1:
         return ""
@@ -291,12 +301,12 @@ def _collective(c: Choice) -> str:
     for kind in kinds:
         n = int(c.tp if kind == "all_reduce" else c.ep)
         if vendor == NEURON:
-            words = ["nccom-test", kind, "-r", str(n), *sizes, "-d", "bf16", "--non-interactive"]
-            words += ["--report-to-json-file", f"{RESULTS}/nccom-{kind.replace('_', '-')}.json"]
-            lines.append(f"NEURON_LOGICAL_NC_CONFIG={c.lnc} {shlex.join(words)}")
+            arguments = ["nccom-test", kind, "-r", str(n), *sizes, "-d", "bf16", "--non-interactive"]
+            arguments += ["--report-to-json-file", f"{RESULTS}/nccom-{kind.replace('_', '-')}.json"]
+            lines.append(f"NEURON_LOGICAL_NC_CONFIG={c.lnc} {shlex.join(arguments)}")
         else:
-            words = [f"{kind}_perf", *sizes, "-g", str(n), "-d", "bfloat16"]
-            lines.append(f"{shlex.join(words)} | tee {RESULTS}/nccl-{kind.replace('_', '-')}.txt")
+            arguments = [f"{kind}_perf", *sizes, "-g", str(n), "-d", "bfloat16"]
+            lines.append(f"{shlex.join(arguments)} | tee {RESULTS}/nccl-{kind.replace('_', '-')}.txt")
     return "\n".join(lines) + "\n"
 
 
@@ -351,14 +361,14 @@ def _list(texts: list[str]) -> str:
 def _readme(plan: Plan, c: Choice, result: Measurements) -> str:
     """Return the text that says what each script measures, why, and what it costs."""
     request = plan.request.describe()
-    parts = [
-        f"Measurements for the plan of {_plain(plan.model.id)} on {c.place}",
+    parts = [f"Measurements for the plan of {_plain(plan.model.id)} on {c.place}"]
+    parts.append(
         f"The plan chooses {c.mapping}, for requests of {request}. These scripts measure its own point, and the few "
-        "others that tell most of the constants of its software.",
-    ]
+        "others that tell most of the constants of its software."
+    )
     usd = f", or ${format_digits(result.usd, 2)} at the published rent" if np.isfinite(result.usd) else ""
     parts.append(
-        f"All runs of the server take {format_digits(result.instance_h, 2)} instance-hours{usd}, as the model predicts. "
+        f"All runs of the server take {format_digits(result.instance_h, 2)} instance-hours{usd}, as predicted. "
         "The start of each server, with its compilation, comes on top and is not predicted."
     )
     parts += _steps_of(plan, c, result)
@@ -401,7 +411,7 @@ def _steps_of(plan: Plan, c: Choice, result: Measurements) -> list[str]:
         number += 1
         parts.append(
             f"{number}. Without a server, run collective.sh. It times the exchange of a decode step and of a prompt by "
-            "itself, which no run of a server tells apart from the rest of a step. It takes a few minutes."
+            "itself, which no run of a server tells apart from the rest of a step. The hours above do not count it."
         )
     if "power.sh" in result.files:
         parts.append(
@@ -434,7 +444,7 @@ def _mark(texts: Mapping[str, str], result: Measurements) -> str:
     return json.dumps(held, indent=1, allow_nan=False) + "\n"
 
 
-def _written_before(folder: Path) -> set[str]:
+def _former_files(folder: Path) -> set[str]:
     """Return the files that an earlier call wrote into a folder; refuse one that holds something else."""
     printed = untrusted.printed(folder)
     try:

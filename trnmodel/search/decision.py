@@ -174,7 +174,7 @@ def _lines(
     """Return the lines of cost of a decision, and why other systems have none."""
     if isinstance(what, TokenCosts):
         if bill == "owned":
-            refuse("bill", bill, "allowed is 'rented' for costs of tokens, whose prices are those that they were asked at")
+            refuse("bill", bill, "allowed is 'rented' for costs of tokens, which have their own prices")
         return [one for one in what.of("public") if one.choice], {
             one.system.id: one.lacking for one in what.of("public") if not one.choice
         }
@@ -182,12 +182,12 @@ def _lines(
         prices = what.prices
         demand = Demand(facility=None, owner=prices.checked().owner, pricing=prices.pricing)  # type: ignore[arg-type]
         return [_line(c, demand, prices, bill) for c in what.at(speed)], dict(what.refused)
-    demand = what.demand
-    if demand is None or demand.limit:
+    size = what.demand
+    if size is None or size.limit:
         refuse("decision", "Plan", "allowed is a plan for a number of users or requests/s, or without a size")
-    prices = PricesAsked(demand.pricing, None, demand.owner)
+    prices = PricesAsked(size.pricing, None, size.owner)
     single = [c for c in (*what.choices, *what.gpus) if not isinstance(c, Pair)]
-    return [_line(c, demand, prices, bill) for c in single], dict(what.refused)
+    return [_line(c, size, prices, bill) for c in single], dict(what.refused)
 
 
 def _line(c: Choice, demand: Demand, prices: PricesAsked, bill: str) -> TokenCost:

@@ -138,16 +138,17 @@ class NextMeasurement(Card):
         regret = f"${format_digits(self.regret_usd, 2)}"
         if not self.suggestions:
             return (
-                f"Decide now for {self.best}: no candidate saves more than it costs, and the expected regret is {regret} "
-                f"of {bill}."
+                f"Decide now for {self.best}: no candidate saves more than it costs, "
+                f"and the expected regret is {regret} of {bill}."
             )
         cost = sum(one.cost_usd for one in self.suggestions)
         after = self.regret_usd - max(one.together_usd for one in self.values if one.suggested)
         more = len(self.suggestions) - 1
         rest = f", then {more} more" if more else ""
+        first, left = self.suggestions[0].name, format_digits(max(after, 0.0), 2)
         return (
-            f"Before {bill} on {self.best}, learn this first: {self.suggestions[0].name}{rest}. That takes the expected "
-            f"regret from {regret} to ${format_digits(max(after, 0.0), 2)} and costs ${format_digits(cost, 2)}."
+            f"Before {bill} on {self.best}, learn this first: {first}{rest}. That takes the expected regret "
+            f"from {regret} to ${left} and costs ${format_digits(cost, 2)}."
         )
 
     @property
@@ -263,9 +264,9 @@ def next_measurement(
     planned for it plus the cheapest option, since a buyer stops there; where nothing keeps the promises, no choice
     helps. A reading s is the logarithm of what a candidate tells, missed by its noise. The expectation after a reading
     is a regression over the draws, each half of which is judged by the regression of the other half. Measured rows say
-    how far one measurement misses another: `data/evidence/row_differences.csv`. Of two candidates that tell the same, the
-    noisier one adds nothing to the other. An open fact of a chip tells the part of
-    a step's deviation that its two ends explain. A suggestion saves more than it costs and than two standard errors.
+    how far one measurement misses another: `data/evidence/row_differences.csv`. Of two candidates that tell the same,
+    the noisier one adds nothing to the other. An open fact of a chip tells the part of a step's deviation that its two
+    ends explain. A suggestion adds more than it costs and than two standard errors, alone or with those after it.
 
     Examples
     --------
@@ -330,11 +331,12 @@ def _next(candidates: Sequence[Candidate], places: Sequence[int]) -> list[int]:
 
     def held(place: int) -> bool:
         one = candidates[place]
-        for other, rival in enumerate(candidates):
-            if rival.reads == one.reads and other != place and (rival.noise, other) < (one.noise, place):
-                if other in learnt or rival.cost_usd <= one.cost_usd:
-                    return True
-        return False
+        return any(
+            rival.reads == one.reads
+            and (rival.noise, other) < (one.noise, place)
+            and (other in learnt or rival.cost_usd <= one.cost_usd)
+            for other, rival in enumerate(candidates)
+        )
 
     return [place for place in range(len(candidates)) if place not in learnt and not held(place)]
 
@@ -392,7 +394,7 @@ def _measurements(one: TokenCost, drawn: Drawn, hours: float) -> list[Candidate]
     c, system = one.choice, one.system.id
     assert c is not None
     usd = hours * c.instances * one.system.chips * float(one.usd_per_chip_h)
-    each = {"kind": MEASUREMENT, "cost_usd": usd, "system": system}
+    each: dict[str, Any] = {"kind": MEASUREMENT, "cost_usd": usd, "system": system}
     some = list[Candidate]()
     for part in PARTS:
         reads = read_on(part, system)

@@ -110,7 +110,7 @@ def filled(inputs: Mapping[str, Any], values: Mapping[str, NDArray]) -> dict[str
 def common_values(
     inputs: Mapping[str, Any], draws: int = DRAWS, distributions: Mapping[str, str] | None = None, series: str = ""
 ) -> dict[str, NDArray]:
-    """Return the common draws of each uncertain value of some inputs, by its label; those of another series are others."""
+    """Return common draws of each uncertain value of some inputs, by its label; another series has other draws."""
     return {label: one.at(shares(label + series, draws)) for label, one in spans(inputs, distributions).items()}
 
 

@@ -31,6 +31,8 @@ NOT_TYPED = {
     "MappingProxyType": "of the standard library",
     "Capacity": "made by tm.plan",
     "Check": "made by tm.check",
+    "Measurements": "made by tm.measure",
+    "NextMeasurement": "made by tm.next_measurement",
     "Choice": "a choice of a Plan",
     "Demand": "made by tm.plan",
     "Flips": "made by tm.plan",
@@ -286,6 +288,16 @@ def plan_file() -> str:
     return str(path)
 
 
+def empty_folder() -> str:
+    """A folder for scripts, the same each time."""
+    return str(written("scripts.txt", "").with_name("scripts"))
+
+
+def compared() -> Any:
+    """A comparison whose systems have prices."""
+    return tm.compare("llama-3.2-1b", tm.Request(512, 64, 20.0), ["trn2.3xlarge", "hgx-h100"])
+
+
 def scenario_with(section: str) -> Callable:
     """A scenario of which a section has other values."""
     own: Any = SCENARIO.get(section, {})
@@ -296,6 +308,8 @@ HELPERS: dict[str, Any] = {
     "SCENARIO": SCENARIO,
     "measuring": measuring,
     "plan_file": plan_file,
+    "empty_folder": empty_folder,
+    "compared": compared,
     "scenario_with": scenario_with,
     "changed": changed,
     "step_on_chip": step_on_chip,
@@ -356,6 +370,13 @@ def _searches() -> Iterator[Call]:
         yield _call("doors", name, asked, kinds)
     yield _call(
         "doors",
+        "tm.next_measurement",
+        "decision=compared(), candidates=None, users=100.0, months=12.0, bill='rented', hours=2.0, draws=400",
+        "object: decision; any: candidates speed",
+    )
+    yield _call("doors", "tm.Candidate", "name='ours', reads='prefill on hgx-h100', noise=0.1, cost_usd=5.0")
+    yield _call(
+        "doors",
         "tm.software_gap",
         f"model='llama-3.2-1b', system='trn2.3xlarge', of='usd_per_mtoken', precision='bf16', {PROMISED}",
         "any: precision pricing",
@@ -377,6 +398,7 @@ def _files() -> Iterator[Call]:
         also={"sources": ("scenario",)},
     )
     yield _call("rows", "tm.check", "path=plan_file()", "object: path")
+    yield _call("rows", "tm.measure", "path=plan_file(), folder=empty_folder()", "object: path folder")
     yield _call(
         "rows",
         "tm.save_plan",
