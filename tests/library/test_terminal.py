@@ -107,7 +107,7 @@ BASE = {
     "support": ["llama-3.1-8b", "trn2.48xlarge"],
     "schema": ["decode_step"],
     "check": ["plan.json"],
-    "measure": ["plan.json", "--out-dir=scripts"],
+    "measure": ["plan.json", "--folder=scripts"],
     "run": ["decode-step"],
     "book": [],
     "notebooks": [],

@@ -613,17 +613,17 @@ def check(
 def measure(
     ctx: typer.Context,
     path: Annotated[str, typer.Argument(metavar="PLAN.json", help="File that `trnmodel plan --save` wrote.")],
-    out_dir: Annotated[
+    folder: Annotated[
         str,
         typer.Option(
-            "--out-dir", "-o", metavar="DIR", help="Folder for the scripts: new, empty, or written by this command."
+            "--folder", "-o", metavar="DIR", help="Folder for the scripts: new, empty, or written by this command."
         ),
     ],
     as_json: Json = False,
 ) -> None:
     """Write benchmark scripts for a saved plan: server, its own point, what tells most beside it, and what it costs."""
-    with plain_errors(ctx, folder="out_dir"):
-        result = trnmodel.measure(path, out_dir)
+    with plain_errors(ctx):
+        result = trnmodel.measure(path, folder)
         _print(ctx, repr(result), result.to_frame() if as_json else None, as_json)
 
 

@@ -171,7 +171,10 @@ def measure(path: str | Path, folder: str | Path) -> Measurements:
     ...     tm.measure(f"{place}/plan.json", f"{place}/scripts").runs[0].script
     'bench.sh'
     """
-    where, target = untrusted.as_path("path", path), untrusted.as_path("folder", folder)
+    where = untrusted.as_path("path", path)
+    if not isinstance(folder, str | Path) or not str(folder).strip():
+        refuse("folder", folder, "allowed is the path of a folder")
+    target = Path(folder)
     before = _former_files(target)
     plan = answer_again(where.absolute()).plan  # so that a server finds a model of one's own from any folder
     c = plan.best

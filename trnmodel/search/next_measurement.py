@@ -87,7 +87,8 @@ class Candidate:
 
     def __post_init__(self) -> None:
         for field in ("name", "reads", "kind", "system"):
-            label(field, getattr(self, field))
+            if not label(field, getattr(self, field)).strip() and field != "system":
+                refuse(field, getattr(self, field), "allowed is a text that is not blank")
         object.__setattr__(self, "noise", number("noise", self.noise, 0.0, MOST_NOISE))
         object.__setattr__(self, "cost_usd", number("cost_usd", self.cost_usd, 0.0, HUGE))
 
