@@ -21,6 +21,7 @@ import trnmodel as tm
 from trnmodel.catalog.load import DATA
 from trnmodel.catalog.rents import own
 from trnmodel.evidence.rows import save
+from trnmodel.search.decision import drawn_of
 from trnmodel.search.next_measurement import DRAWS, draws_of
 from trnmodel.search.regret import Draws, rule
 
@@ -111,8 +112,8 @@ def asked_of(one: Replayed) -> tm.NextMeasurement | None:
 def replay(one: Replayed, answer: tm.NextMeasurement) -> dict[str, Any]:
     """Return the row of a decision: its regret, and what three suggestions, all candidates and random ones remove."""
     candidates, options = answer.candidates, answer.decision
-    learnt = draws_of(options, options.draw(DRAWS), candidates)
-    truths = draws_of(options, options.draw(DRAWS, TRUTHS), candidates, TRUTHS)
+    learnt = draws_of(options, drawn_of(options, DRAWS), candidates)
+    truths = draws_of(options, drawn_of(options, DRAWS, TRUTHS), candidates, TRUTHS)
     best = options.systems.index(answer.best)
     now = truths.regret[best]
     places = range(len(candidates))

@@ -8,7 +8,7 @@ import pytest
 import trnmodel as tm
 from trnmodel.catalog.rents import own
 from trnmodel.draws import DRAWS, deviations
-from trnmodel.search.decision import decision_of, half_widths, open_facts, standard_deviation
+from trnmodel.search.decision import decision_of, drawn_of, half_widths, open_facts, standard_deviation
 from trnmodel.search.next_measurement import FACT, MEASUREMENT, QUOTE, draws_of
 from trnmodel.search.regret import Draws, in_turn, normal_scores, now_usd, regret_usd, saving
 
@@ -106,7 +106,7 @@ def test_bills_are_those_of_token_costs_over_the_term(compared, answer):
 
 def test_draws_are_the_common_ones_of_the_choices(compared):
     one = decision_of(compared, 1000, 12.0, None, "rented")
-    drawn = one.draw(DRAWS)
+    drawn = drawn_of(one, DRAWS)
     for line, usd in zip(one.lines, drawn.dollars, strict=True):
         expected = line.common_usd_per_h() * line.common_chip_s("at_load") / 3600 * 1e6 * one.mtokens
         np.testing.assert_allclose(usd[np.isfinite(usd)], expected[np.isfinite(expected)], rtol=1e-9)
@@ -134,7 +134,7 @@ def test_a_decision_that_no_measurement_turns_is_taken_now(compared):
 
 def test_of_two_readings_of_one_thing_the_noisier_adds_nothing(compared):
     one = decision_of(compared, 1000, 12.0, None, "rented")
-    drawn = one.draw(2000)
+    drawn = drawn_of(one, 2000)
     exact, noisy = (
         tm.Candidate(name=f"at {noise}", reads="decode step on hgx-b200", noise=noise) for noise in (0.05, 0.5)
     )

@@ -84,20 +84,21 @@ class Decision:
         """Bill of each option over the term as predicted [USD]."""
         return np.array([float(one.at_load_usd_per_mtoken) * self.mtokens for one in self.lines])
 
-    def draw(self, draws: int, series: str = "") -> Drawn:
-        """Return so many common draws of dollars and readings; those of another series are others."""
-        inputs, even = uncertain(self.lines)
-        values = common_values(inputs, draws, even, series) if inputs else {}
-        known = filled(inputs, values)
-        causes = {name for one in self.lines for name in one.causes()}
-        readings = {name: _log_reading(value) for name, value in values.items() if name not in causes}
-        dollars = []
-        for one in self.lines:
-            chip_s = np.broadcast_to(one.drawn_chip_s(known, "at_load"), draws)
-            usd = usd_per_mtoken(one.drawn_usd_per_h(known), 1.0) * chip_s * self.mtokens
-            dollars.append(np.where(np.isfinite(usd), usd, np.inf))
-            readings |= _of_software(one, known, chip_s)
-        return Drawn(np.stack(dollars), readings)
+
+def drawn_of(decision: Decision, draws: int, series: str = "") -> Drawn:
+    """Return so many common draws of a decision's dollars and readings; those of another series are others."""
+    inputs, even = uncertain(decision.lines)
+    values = common_values(inputs, draws, even, series) if inputs else {}
+    known = filled(inputs, values)
+    causes = {name for one in decision.lines for name in one.causes()}
+    readings = {name: _log_reading(value) for name, value in values.items() if name not in causes}
+    dollars = []
+    for one in decision.lines:
+        chip_s = np.broadcast_to(one.drawn_chip_s(known, "at_load"), draws)
+        usd = usd_per_mtoken(one.drawn_usd_per_h(known), 1.0) * chip_s * decision.mtokens
+        dollars.append(np.where(np.isfinite(usd), usd, np.inf))
+        readings |= _of_software(one, known, chip_s)
+    return Drawn(np.stack(dollars), readings)
 
 
 def _log_reading(values: NDArray) -> NDArray:

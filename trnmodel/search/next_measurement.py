@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trnmodel.arguments import HUGE, TINY, instance, label, listed, number, one_of, refuse
 from trnmodel.catalog.row_differences import PARTS, row_noise
-from trnmodel.declared import Checked, Integer, Number, Object, Word, declare
+from trnmodel.declared import Allowed, Checked, Integer, Number, Object, Text, Word, declare
 from trnmodel.draws import deviations
 from trnmodel.result import Card, tidy
 from trnmodel.search.chip_seconds import TokenCost
@@ -22,6 +22,7 @@ from trnmodel.search.decision import (
     Decision,
     Drawn,
     decision_of,
+    drawn_of,
     open_facts,
     price_readings,
     read_on,
@@ -77,6 +78,12 @@ class Candidate:
     >>> Candidate(name="our quote", reads="hgx-b200: USD a chip-hour", kind="price quote").noise
     0.0
     """
+
+    allowed: ClassVar[dict[str, Allowed]] = {
+        **dict.fromkeys(("name", "reads", "kind", "system"), Text()),
+        "noise": Number(0.0, MOST_NOISE),
+        "cost_usd": Number(0.0, HUGE),
+    }
 
     name: str
     reads: str
@@ -279,7 +286,7 @@ def next_measurement(
     (True, True)
     """
     one = decision_of(decision, users, months, speed, bill)
-    drawn = one.draw(draws)
+    drawn = drawn_of(one, draws)
     some = default_candidates(one, drawn, hours) if candidates is None else _checked(candidates, drawn)
     common = draws_of(one, drawn, some)
     regret = now_usd(common.regret).mean()

@@ -360,6 +360,9 @@ KIN = {  # keys of a configuration that name one quantity
 }
 
 
+CANDIDATE = "text: name reads kind system; one: noise cost_usd"
+
+
 def _searches() -> Iterator[Call]:
     ends = "request=tm.Request(512, 64), systems=['trn2.3xlarge', 'inf2.48xlarge'], speeds=[20.0]"
     both = f"systems='trn2.3xlarge', prefill_systems='trn2.3xlarge', {PROMISED}"
@@ -374,7 +377,7 @@ def _searches() -> Iterator[Call]:
         "decision=compared(), candidates=None, users=100.0, months=12.0, bill='rented', hours=2.0, draws=400",
         "object: decision; any: candidates speed",
     )
-    yield _call("doors", "tm.Candidate", "name='ours', reads='prefill on hgx-h100', noise=0.1, cost_usd=5.0")
+    yield _call("doors", "tm.Candidate", "name='ours', reads='prefill on hgx-h100', noise=0.1, cost_usd=5.0", CANDIDATE)
     yield _call(
         "doors",
         "tm.software_gap",
@@ -398,7 +401,7 @@ def _files() -> Iterator[Call]:
         also={"sources": ("scenario",)},
     )
     yield _call("rows", "tm.check", "path=plan_file()", "object: path")
-    yield _call("rows", "tm.measure", "path=plan_file(), folder=empty_folder()", "object: path folder")
+    yield _call("rows", "tm.measure", "path=plan_file(), folder=empty_folder()", "object: path; text: folder")
     yield _call(
         "rows",
         "tm.save_plan",
