@@ -162,7 +162,7 @@ def shares(table: pd.DataFrame) -> dict[str, float]:
     Examples
     --------
     >>> import pandas as pd
-    >>> row = {"planned_usd": 10.0, "all_remove_usd": 2.0, "three_remove_usd": 1.5, "random_remove_usd": 0.5}
+    >>> row = {"planned_usd": 8.0, "all_remove_usd": 2.0, "three_remove_usd": 1.5, "random_remove_usd": 0.5}
     >>> shares(pd.DataFrame([row]))
     {'three': 0.75, 'random': 0.25}
     """
