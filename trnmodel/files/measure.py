@@ -45,6 +45,7 @@ OURS = re.compile(r"[a-z0-9-]+\.(sh|json|txt)")  # names of files that this modu
 MAX_MARK_BYTES, MAX_DEPTH = 256 * KIB, 8
 WIDTH = 100
 HEAD = "#!/usr/bin/env bash\n# Written by trnmodel measure; README.txt says why each run is there.\nset -euo pipefail\n"
+HERE = 'cd "$(dirname "$0")"'
 PORTS = {"sglang": 30000}  # of servers that do not listen on 8000
 WIDE_BYTES, LEAST_MESSAGE = 2, KIB  # bytes of an activation that is sent, and the smallest message that is timed
 STEP = 4  # factor between the sizes of messages
@@ -225,7 +226,7 @@ def _scripts(plan: Plan, c: Choice, runs: Iterable[Run]) -> dict[str, str]:
         of_script.setdefault(run.script, []).append(run)
         started = _started(plan, c, run.point.batch)
         if started and run.server not in texts:
-            texts[run.server] = f"{HEAD}{started}\n"
+            texts[run.server] = f"{HEAD}{HERE}\n{started}\n"
     for script, some in of_script.items():
         texts[script] = _bench(plan, c, some)
     collective = _collective(c)
@@ -248,7 +249,7 @@ def _bench(plan: Plan, c: Choice, runs: Iterable[Run]) -> str:
     port = PORTS.get(server_of(c.option), 8000)
     lines = [
         HEAD,
-        'cd "$(dirname "$0")"',
+        HERE,
         f"mkdir -p {RESULTS}",
         f'HOST="${{HOST:-127.0.0.1}}" PORT="${{PORT:-{port}}}"',
         'RELEASE="${RELEASE:-$(vllm --version 2>/dev/null | tail -n 1)}"  # of the server; set it where it is another',
@@ -300,7 +301,7 @@ def _collective(c: Choice) -> str:
     high = 2 ** int(np.ceil(np.log2(max(width * float(c.question.request.new_tokens), STEP * low))))
     sizes = ["-b", str(low), "-e", str(high), "-f", str(STEP)]
     kinds = ["all_reduce"] * (c.tp > 1) + ["alltoall"] * (c.ep > 1)
-    lines = [HEAD, 'cd "$(dirname "$0")"', f"mkdir -p {RESULTS}"]
+    lines = [HEAD, HERE, f"mkdir -p {RESULTS}"]
     for kind in kinds:
         n = int(c.tp if kind == "all_reduce" else c.ep)
         if vendor == NEURON:
@@ -315,7 +316,7 @@ def _collective(c: Choice) -> str:
 
 def _power() -> str:
     """Return the script that records counters and power while another one runs."""
-    return f"""{HEAD}cd "$(dirname "$0")"
+    return f"""{HEAD}{HERE}
 mkdir -p {RESULTS}
 neuron-monitor -c monitor.json > {RESULTS}/neuron-monitor.jsonl &
 monitor=$!
