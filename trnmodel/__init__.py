@@ -24,6 +24,7 @@ _HOMES = {  # module that defines public names, with these names
     "trnmodel.formulas.clos": ("clos",),
     "trnmodel.calls": ("schema",),
     # S
+    "trnmodel.files.measure": ("Measurements", "measure"),
     "trnmodel.files.saved": ("Check", "check", "save_plan"),
     "trnmodel.files.scenario_table": ("scenario_table",),
     "trnmodel.files.scenarios": ("Scenario", "scenario"),
@@ -35,6 +36,7 @@ _HOMES = {  # module that defines public names, with these names
     "trnmodel.search.capacity": ("Capacity", "Demand"),
     "trnmodel.search.choice": ("Choice",),
     "trnmodel.search.flips": ("Flips",),
+    "trnmodel.search.next_measurement": ("Candidate", "NextMeasurement", "next_measurement"),
     "trnmodel.search.gaps": ("SoftwareGap", "software_gap", "training_gap"),
     "trnmodel.search.plan": ("Plan", "plan"),
     "trnmodel.power.energy": ("Energy", "RequestEnergy", "energy"),

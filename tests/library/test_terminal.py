@@ -112,6 +112,7 @@ BASE = {
     "doctor": ["rows.csv"],
     "schema": ["decode_step"],
     "check": ["plan.json"],
+    "measure": ["plan.json", "--folder=scripts"],
     "run": ["decode-step"],
     "book": [],
     "notebooks": [],

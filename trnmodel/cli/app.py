@@ -610,6 +610,24 @@ def check(
 
 
 @app.command()
+def measure(
+    ctx: typer.Context,
+    path: Annotated[str, typer.Argument(metavar="PLAN.json", help="File that `trnmodel plan --save` wrote.")],
+    folder: Annotated[
+        str,
+        typer.Option(
+            "--folder", "-o", metavar="DIR", help="Folder for the scripts: new, empty, or written by this command."
+        ),
+    ],
+    as_json: Json = False,
+) -> None:
+    """Write benchmark scripts for a saved plan: server, its own point, what tells most beside it, and what it costs."""
+    with plain_errors(ctx):
+        result = trnmodel.measure(path, folder)
+        _print(ctx, repr(result), result.to_frame() if as_json else None, as_json)
+
+
+@app.command()
 def schema(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Public call of the library, such as decode_step.")],

@@ -31,6 +31,8 @@ NOT_TYPED = {
     "MappingProxyType": "of the standard library",
     "Capacity": "made by tm.plan",
     "Check": "made by tm.check",
+    "Measurements": "made by tm.measure",
+    "NextMeasurement": "made by tm.next_measurement",
     "Choice": "a choice of a Plan",
     "Demand": "made by tm.plan",
     "Diagnoses": "made by tm.doctor",
@@ -288,6 +290,16 @@ def plan_file() -> str:
     return str(path)
 
 
+def empty_folder() -> str:
+    """A folder for scripts, the same each time."""
+    return str(written("scripts.txt", "").with_name("scripts"))
+
+
+def compared() -> Any:
+    """A comparison whose systems have prices."""
+    return tm.compare("llama-3.2-1b", tm.Request(512, 64, 20.0), ["trn2.3xlarge", "hgx-h100"])
+
+
 def scenario_with(section: str) -> Callable:
     """A scenario of which a section has other values."""
     own: Any = SCENARIO.get(section, {})
@@ -298,6 +310,8 @@ HELPERS: dict[str, Any] = {
     "SCENARIO": SCENARIO,
     "measuring": measuring,
     "plan_file": plan_file,
+    "empty_folder": empty_folder,
+    "compared": compared,
     "scenario_with": scenario_with,
     "changed": changed,
     "step_on_chip": step_on_chip,
@@ -348,6 +362,9 @@ KIN = {  # keys of a configuration that name one quantity
 }
 
 
+CANDIDATE = "text: name reads kind system; one: noise cost_usd"
+
+
 def _searches() -> Iterator[Call]:
     ends = "request=tm.Request(512, 64), systems=['trn2.3xlarge', 'inf2.48xlarge'], speeds=[20.0]"
     both = f"systems='trn2.3xlarge', prefill_systems='trn2.3xlarge', {PROMISED}"
@@ -356,6 +373,13 @@ def _searches() -> Iterator[Call]:
         ("tm.compare", f"model='llama-3.2-1b', {ends}", "object: systems; any: pricing region"),
     ):
         yield _call("doors", name, asked, kinds)
+    yield _call(
+        "doors",
+        "tm.next_measurement",
+        "decision=compared(), candidates=None, users=100.0, months=12.0, bill='rented', hours=2.0, draws=400",
+        "object: decision; any: candidates speed",
+    )
+    yield _call("doors", "tm.Candidate", "name='ours', reads='prefill on hgx-h100', noise=0.1, cost_usd=5.0", CANDIDATE)
     yield _call(
         "doors",
         "tm.software_gap",
@@ -379,6 +403,7 @@ def _files() -> Iterator[Call]:
         also={"sources": ("scenario",)},
     )
     yield _call("rows", "tm.check", "path=plan_file()", "object: path")
+    yield _call("rows", "tm.measure", "path=plan_file(), folder=empty_folder()", "object: path; text: folder")
     yield _call(
         "rows",
         "tm.save_plan",
