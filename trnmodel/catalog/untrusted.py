@@ -65,7 +65,7 @@ def as_path(argument: str, value: object) -> Path:
     return Path(value)
 
 
-def _depth(content: bytes) -> int:
+def depth(content: bytes) -> int:
     """Return how deeply lists and objects of a JSON text are nested."""
     brackets = _QUOTED.sub(b"", content).translate(None, _NO_BRACKETS)
     return max(accumulate(map(_LEVEL.__getitem__, brackets)), default=0)
@@ -86,7 +86,7 @@ def json_object(content: bytes, origin: str, what: str, deepest: int, **hooks: A
 
     Raises ValueError, with its origin, where the text is nested too deeply, is no JSON, has a key twice or is a list.
     """
-    if _depth(content) > deepest:
+    if depth(content) > deepest:
         raise ValueError(f"{origin}: nested too deeply for {what}, allowed are {deepest} levels")
     try:
         values = json.loads(content.decode("utf-8"), object_pairs_hook=partial(_once, origin), **hooks)

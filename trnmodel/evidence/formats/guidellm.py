@@ -1,0 +1,134 @@
+"""guidellm: a report with a list of benchmarks, in JSON or YAML; of each figure the distribution over requests.
+
+The status `successful` counts. Its "inter-token latency" is the mean of a request behind its first token, which other
+tools call TPOT; its "time per output token" is the whole request over its tokens, first one included.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from trnmodel.evidence.formats.documents import Document
+from trnmodel.evidence.formats.runs import (
+    Figure,
+    Refusal,
+    Run,
+    figures_of,
+    found_at,
+    meanings,
+    number_of,
+    stated_in,
+    statistic,
+)
+from trnmodel.evidence.formats.vllm_bench import SERVING, load
+
+TOOL = "guidellm"
+MODELS = ("config.backend.model", "spec.backend.model", "args.model", "config.spec.backend.model")
+STRATEGIES = ("config.strategy", "args.strategy", "scheduler.strategy")
+RATES = ("requests_per_second", "output_tokens_per_second", "tokens_per_second", "prompt_tokens_per_second")
+MEAN = ("mean",)  # of a rate: its percentiles are those of moments
+
+
+def recognises(of: Document) -> bool:
+    """Return whether a text holds a report of this tool."""
+    return any(_is_report(one) for one in of.objects)
+
+
+def _is_report(values: Mapping[str, Any]) -> bool:
+    several = values.get("benchmarks")
+    return isinstance(several, list) and any(isinstance(one, Mapping) and "metrics" in one for one in several)
+
+
+def runs(of: Document) -> Iterator[Run | Refusal]:
+    """Return the benchmarks of a report."""
+    yield from of.broken
+    for report in of.objects:
+        if not _is_report(report):
+            yield Refusal(of.line(report.at), TOOL, "no report of guidellm: it has no list of benchmarks")
+            continue
+        for number, one in enumerate(report["benchmarks"], start=1):
+            if isinstance(one, Mapping) and isinstance(one.get("metrics"), Mapping):
+                yield _run(of, report, one, f"benchmark {number}")
+            else:
+                at = getattr(one, "at", report.at)
+                yield Refusal(of.line(at), f"benchmark {number}", "it has no metrics")
+
+
+def _run(of: Document, report: Mapping[str, Any], values: Mapping[str, Any], name: str) -> Run:
+    metrics = values["metrics"]
+    requests = number_of(found_at(metrics, "request_totals.successful"))
+    lengths = {
+        "input_len": _mean(metrics, "prompt_token_count"),
+        "output_len": _mean(metrics, "output_token_count"),
+    }
+    cells: dict[str, Any] = {"kind": SERVING, "served": "yes", "server": "yes"}
+    cells |= stated_in(TOOL, values) | _model(report, values) | _load(values)
+    cells |= {column: length for column, length in lengths.items() if length >= 1}
+    cells |= {"requests": requests} if requests > 0 else {}
+    line, figures, refused = of.line(getattr(values, "at", 0)), list[Figure](), list[Refusal]()
+    for key in meanings(TOOL):
+        for one in _figures(of, metrics, key):
+            (figures if isinstance(one, Figure) else refused).append(one)  # type: ignore[arg-type]
+    if not figures and not refused:
+        refused.append(Refusal(line, name, "no request succeeded: it has no figures of the status successful"))
+    return Run(TOOL, line, cells, tuple(figures), name, {"requests": requests}, tuple(refused))
+
+
+def _figures(of: Document, metrics: Mapping[str, Any], key: str) -> Iterator[Figure | Refusal]:
+    done = found_at(metrics, f"{key}.successful")
+    if not isinstance(done, Mapping) or number_of(done.get("count", 1)) == 0:
+        return
+    flat = {**done, **(done["percentiles"] if isinstance(done.get("percentiles"), Mapping) else {})}
+    for name, value in flat.items():
+        of_name = _renamed(name)
+        if key in RATES and of_name not in MEAN:
+            continue
+        if name == "median" and "p50" in flat:
+            continue
+        where = done.get("percentiles") if name not in done else done
+        yield from figures_of(TOOL, key, {of_name: value}, of.line_of(where, name))
+
+
+def _renamed(name: str) -> str:
+    """Return a percentile as others call it: "p01" is the first, "p001" and "p999" have a tenth.
+
+    Examples
+    --------
+    >>> [_renamed(name) for name in ("p001", "p01", "p50", "p999", "mean")]
+    ['p0.1', 'p1', 'p50', 'p99.9', 'mean']
+    """
+    digits = name.removeprefix("p")
+    if name.startswith("p") and digits.isdigit() and len(digits) == 3:
+        return f"p{int(digits) / 10:g}"
+    return f"p{int(digits)}" if name.startswith("p") and digits.isdigit() and statistic(name) else name
+
+
+def _mean(metrics: Mapping[str, Any], key: str) -> float:
+    return number_of(found_at(metrics, f"{key}.successful.mean"))
+
+
+def _model(report: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the model by what the benchmark or the report was asked with."""
+    places = (values, *(one for one in (report.get("config"), report.get("args"), report) if isinstance(one, Mapping)))
+    names = (found_at(place, path) for place in places for path in (*MODELS, "model", "backend_model"))
+    name = next((one for one in names if isinstance(one, str) and one), "")
+    return {"workload": name} if name else {}
+
+
+def _load(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how the requests of a benchmark come, by its strategy."""
+    strategy = next((one for path in STRATEGIES if isinstance(one := found_at(values, path), Mapping)), {})
+    kind, limit = str(strategy.get("type_", strategy.get("kind", ""))), number_of(strategy.get("max_concurrency"))
+    if kind == "synchronous":
+        return {"scheduling": "single", "clients": 1}
+    if kind == "concurrent":
+        streams = strategy.get("streams", limit)
+        return load(float("inf"), number_of(streams[0] if isinstance(streams, list) and streams else streams), 0.0)
+    if kind in ("constant", "poisson", "async"):
+        completed = _mean(values["metrics"], "requests_per_second")
+        return load(number_of(strategy.get("rate")), limit, completed)
+    if kind == "throughput":
+        return {"scheduling": "closed"} | ({"clients": limit} if limit >= 1 else {})
+    return {"unasked": f"the strategy {json.dumps(kind)[:60]} of guidellm has no question here"} if kind else {}

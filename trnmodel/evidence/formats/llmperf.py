@@ -1,0 +1,65 @@
+"""LLMPerf: a summary of a run as one flat JSON object, in seconds.
+
+The first token is among the gaps of its "inter-token latency", so that this is the time of a whole request over its
+tokens and no TPOT.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from trnmodel.evidence.formats.documents import Document, Located
+from trnmodel.evidence.formats.runs import Figure, Refusal, Run, figures_of, meanings, number_of, stated_in
+from trnmodel.evidence.formats.vllm_bench import SERVING, load
+
+TOOL = "llmperf"
+LENGTHS = {"number_input_tokens": "input_len", "number_output_tokens": "output_len"}
+RATES = ("mean_output_throughput_token_per_s", "num_completed_requests_per_min")
+STATISTIC = re.compile(r"_(?:quantiles_)?(mean|min|max|p\d+)")
+
+
+def recognises(of: Document) -> bool:
+    """Return whether a text holds a summary of this tool."""
+    return any(_is_summary(one) for one in of.objects)
+
+
+def _is_summary(values: Mapping[str, Any]) -> bool:
+    return any(key.startswith("results_") and key.removeprefix("results_").startswith(tuple(meanings(TOOL))) for key in values)
+
+
+def runs(of: Document) -> Iterator[Run | Refusal]:
+    """Return the summaries of a text."""
+    yield from of.broken
+    for one in of.objects:
+        if _is_summary(one):
+            yield _run(of, one)
+        else:
+            yield Refusal(of.line(one.at), TOOL, "no summary of LLMPerf: it has no key results_...")
+
+
+def _run(of: Document, values: Located) -> Run:
+    cells = stated_in(TOOL, values) | {"kind": SERVING, "served": "yes", "server": "yes"}
+    cells |= load(float("inf"), number_of(cells.pop("clients", None)), 0.0)
+    if cells["scheduling"] == "burst":
+        del cells["scheduling"]  # it always runs a number of clients, which the file does not state
+    for key, column in LENGTHS.items():
+        asked = f"mean_{column.partition('_')[0]}_tokens"
+        length = number_of(values.get(f"results_{key}_mean", values.get(asked)))
+        cells |= {column: length} if length >= 1 else {}
+    figures, refused = list[Figure](), list[Refusal]()
+    for key, value in values.items():
+        for one in _figures(key.removeprefix("results_"), value, of.line_of(values, key)):
+            (figures if isinstance(one, Figure) else refused).append(one)  # type: ignore[arg-type]
+    totals = {"requests": number_of(values.get("results_num_completed_requests"))}
+    return Run(TOOL, of.line(values.at), cells, tuple(figures), str(values.get("timestamp", "")), totals, tuple(refused))
+
+
+def _figures(name: str, value: Any, line: int) -> Iterator[Figure | Refusal]:
+    for key in meanings(TOOL):
+        hit = STATISTIC.fullmatch(name.removeprefix(key)) if name.startswith(key) else None
+        if key in RATES and name == key:
+            yield from figures_of(TOOL, key, {"": value}, line)
+        elif key not in RATES and hit:
+            yield from figures_of(TOOL, key, {hit[1]: value}, line)

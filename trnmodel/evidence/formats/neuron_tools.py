@@ -1,0 +1,98 @@
+"""neuron-profile and neuron-monitor: the summary of a profile, and reports of a running application line by line.
+
+The summary is an object for each profile under a name, or a list under "summary"; its times are in seconds, and what
+it calls a percentage is a share from 0 to 1. Neither tool knows the model, its phase or its batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from trnmodel.evidence.formats.documents import Document
+from trnmodel.evidence.formats.runs import Figure, Refusal, Run, figures_of, found_at, meanings, number_of, stated_in
+
+PROFILE, MONITOR = "neuron-profile", "neuron-monitor"
+PROFILED = "inference-LLM-profile"
+SHARES = ("mfu_estimated_percent", "mbu_estimated_percent")
+ALL_OF_IT = 1.0  # the largest share; a summary whose attainable share is larger prints per cent
+LATENCIES = ("device_latency", "total_latency")
+
+
+def recognises(of: Document) -> bool:
+    """Return whether a text is one of these tools'."""
+    return any(_is_report(one) or any(True for _ in _summaries(one)) for one in of.objects)
+
+
+def _is_report(values: Mapping[str, Any]) -> bool:
+    return "neuron_runtime_data" in values
+
+
+def _summaries(values: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Return the summaries of profiles in an object, with their names."""
+    listed = values.get("summary", values.get("Summary"))
+    several = dict(enumerate(listed)) if isinstance(listed, list) else {"": values, **values}
+    for name, one in several.items():
+        if isinstance(one, Mapping) and "total_time" in one and ({*SHARES, "hbm_read_bytes", "event_count"} & one.keys()):
+            yield str(name), one
+
+
+def runs(of: Document) -> Iterator[Run | Refusal]:
+    """Return the profiles and reports of a text."""
+    yield from of.broken
+    for number, one in enumerate(of.objects, start=1):
+        if _is_report(one):
+            yield from _report(of, one, number)
+            continue
+        profiles = [_profile(of, name, summary) for name, summary in _summaries(one)]
+        yield from profiles or [Refusal(of.line(one.at), PROFILE, "no summary of a profile and no report")]
+
+
+def _profile(of: Document, name: str, values: Mapping[str, Any]) -> Run:
+    attainable = number_of(values.get("mfu_max_achievable_estimated_percent"))
+    per_cent = attainable > ALL_OF_IT or any(number_of(values.get(key)) > ALL_OF_IT for key in SHARES)
+    figures, refused = list[Figure](), list[Refusal]()
+    for key in meanings(PROFILE):
+        if key not in values or (key in SHARES and number_of(values[key]) == 0):
+            continue
+        unit = "%" if per_cent and key in SHARES else ""
+        for one in figures_of(PROFILE, key, {"": values[key]}, of.line_of(values, key), unit):
+            (figures if isinstance(one, Figure) else refused).append(one)  # type: ignore[arg-type]
+    line = of.line(getattr(values, "at", 0))
+    cells = stated_in(PROFILE, values) | {"kind": PROFILED, "needs": "phase batch"}
+    return Run(PROFILE, line, cells, tuple(figures), name, {}, tuple(refused))
+
+
+def _report(of: Document, values: Mapping[str, Any], number: int) -> Iterator[Run | Refusal]:
+    """Return what a report says of each application: latencies of its executions, and the memory that it holds."""
+    shared = stated_in(MONITOR, values)
+    line = of.line(getattr(values, "at", 0))
+    several = values.get("neuron_runtime_data")
+    for one in several if isinstance(several, list) else []:
+        if not isinstance(one, Mapping):
+            yield Refusal(line, MONITOR, "no report of an application")
+            continue
+        tag = str(one.get("neuron_runtime_tag", one.get("pid", "")))
+        if error := str(one.get("error") or ""):
+            yield Refusal(line, f"application {tag}"[:80], f"the tool reports an error: {error[:120]}")
+            continue
+        yield _application(of, one, {**shared}, f"report {number}, application {tag}")
+
+
+def _application(of: Document, values: Mapping[str, Any], cells: dict[str, Any], name: str) -> Run:
+    cores = found_at(values, "report.neuroncore_counters.neuroncores_in_use")
+    cells |= {"kind": PROFILED, "needs": "phase batch"}
+    if isinstance(cores, Mapping) and cores:
+        cells["n_cores_used"] = len(cores) * max(number_of(cells.get("lnc", 1)), 1)
+    line, figures, refused = of.line(getattr(values, "at", 0)), list[Figure](), list[Refusal]()
+    sources: dict[str, Any] = {key: found_at(values, f"report.execution_stats.latency_stats.{key}") for key in LATENCIES}
+    used = found_at(values, "report.memory_used.neuron_runtime_used_bytes")
+    sources["neuron_device"] = {"": used["neuron_device"]} if isinstance(used, Mapping) and used.get("neuron_device") else None
+    for key, statistics in sources.items():
+        if not isinstance(statistics, Mapping):
+            continue
+        for statistic, value in statistics.items():
+            at = of.line_of(statistics if statistic else used, statistic or key)
+            for one in figures_of(MONITOR, key, {statistic: value}, at):
+                (figures if isinstance(one, Figure) else refused).append(one)  # type: ignore[arg-type]
+    return Run(MONITOR, line, cells, tuple(figures), name, {}, tuple(refused))

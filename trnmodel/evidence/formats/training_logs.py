@@ -1,0 +1,154 @@
+"""Logs of training: lines of NeMo and of NxD Training (a bar, or names with values), and of Megatron-LM.
+
+A bar is printed again and again for one step: a figure counts once for each place of the bar. Settings of Megatron-LM
+stand above its steps, one on a line with dots; a run of NxD states none of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from trnmodel.evidence.formats.documents import Document
+from trnmodel.evidence.formats.runs import Figure, Refusal, Run, figures_of, number_of
+
+NEMO, MEGATRON = "nemo", "megatron"
+TRAINING = "training"
+NUMBER = r"([-+]?(?:\d[\d,]*\.?\d*(?:[eE][-+]?\d+)?|nan|inf))"
+STEP = re.compile(rf"\biteration\s+(\d+)\s*/\s*\d+\s*\|.*?elapsed time per iteration \(ms\):\s*{NUMBER}", re.I)
+FLOPS = re.compile(rf"throughput per GPU \(TFLOP/s/GPU\):\s*{NUMBER}", re.I)
+BATCH = re.compile(r"global batch size:\s*(\d+)")
+SETTING = re.compile(r"^\s*(?:\d+:\s*)?([a-z][a-z0-9_]*) \.{3,} (\S+)\s*$")
+WORLD = re.compile(
+    r"using world size: (\d+), data-parallel[- ]size: (\d+)|"
+    r"(context|tensor-model|pipeline-model|expert-model)-parallel[- ]size: (\d+)"
+)
+BAR = re.compile(r"(?:Epoch|Training)\b.*?\b(\d+)/(\d+|\?) \[[^\]]*?" + rf"{NUMBER}\s*(s/it|it/s)")
+TIMING = re.compile(rf"\btrain_step_timing in s\s*[=:]\s*{NUMBER}")
+RATE = re.compile(rf"[\s,|]throughput\s*[=:]\s*{NUMBER}")
+MEMO_FLOPS = re.compile(rf"\b(?:tflops_per_sec_per_gpu|TFLOPS_per_GPU)\s*[=:]\s*{NUMBER}")
+PLACE = re.compile(r"\bglobal_step\s*[=:]\s*(\d+)|\biteration (\d+)/|\b(\d+)/(?:\d+|\?) \[")
+SAMPLES = re.compile(r"\bglobal_batch_size\s*[=:]\s*(\d+)")
+COLUMNS = {  # settings of Megatron-LM
+    "tensor_model_parallel_size": "tp",
+    "pipeline_model_parallel_size": "pp",
+    "data_parallel_size": "dp",
+    "context_parallel_size": "context_ranks",
+    "expert_model_parallel_size": "expert_ranks",
+    "global_batch_size": "global_batch",
+    "micro_batch_size": "micro_batch",
+    "seq_length": "seq",
+    "world_size": "n_cores_used",
+}
+DEGREES = {"tensor-model": "tp", "pipeline-model": "pp", "context": "context_ranks", "expert-model": "expert_ranks"}
+RECOMPUTES = {"selective": "selective", "full": "full", "None": "none"}
+HEAD_LINES = 20_000  # of a log in which its first step is looked for
+
+
+def recognises(of: Document) -> bool:
+    """Return whether a text is a log of training."""
+    lines = of.text[: 2**22].splitlines()[:HEAD_LINES]
+    return any(STEP.search(one) or TIMING.search(one) or (BAR.search(one) and "loss" in one) for one in lines)
+
+
+def runs(of: Document) -> Iterator[Run | Refusal]:
+    """Return the steps of a log, each a run of its own under the settings above it."""
+    cells, printed = dict[str, Any](), set[tuple[str, str, float]]()
+    for number, line in enumerate(of.text.split("\n"), start=1):
+        for text in line.split("\r"):
+            if hit := STEP.search(text):
+                yield _megatron(number, text, hit, cells)
+            elif TIMING.search(text) or BAR.search(text):
+                run = _nemo(number, text, cells)
+                key = (run.name, *((run.figures[0].name, run.figures[0].cells["value"]) if run.figures else ("", 0.0)))
+                if key not in printed:
+                    printed.add(key)  # type: ignore[arg-type]
+                    yield run
+            else:
+                cells |= _settings(text)
+
+
+def _settings(text: str) -> dict[str, Any]:
+    """Return the columns that a line of settings fills."""
+    if len(text) > 500:
+        return {}
+    if hit := SETTING.match(text):
+        name, value = hit.groups()
+        if name in COLUMNS and value.isdigit():
+            return {COLUMNS[name]: float(value)}
+        if name == "recompute_granularity" and value in RECOMPUTES:
+            return {"recompute": RECOMPUTES[value]}
+        if name == "sequence_parallel" and value in ("True", "False"):
+            return {"sequence_parallel": "1" if value == "True" else "0"}
+        if name == "use_distributed_optimizer" and value in ("True", "False"):
+            return {"zero": 1 if value == "True" else 0}
+        if name in ("bf16", "fp16") and value == "True":
+            return {"precision": name}
+        return {}
+    columns: dict[str, Any] = {}
+    for hit in WORLD.finditer(text):
+        if hit[1]:
+            columns |= {"n_cores_used": float(hit[1]), "dp": float(hit[2])}
+        else:
+            columns[DEGREES[hit[3]]] = float(hit[4])
+    return columns
+
+
+def _collected(of_figures: Iterator[Figure | Refusal]) -> tuple[tuple[Figure, ...], tuple[Refusal, ...]]:
+    every = list(of_figures)
+    return tuple(x for x in every if isinstance(x, Figure)), tuple(x for x in every if isinstance(x, Refusal))
+
+
+def _megatron(number: int, text: str, hit: re.Match[str], cells: dict[str, Any]) -> Run:
+    def read() -> Iterator[Figure | Refusal]:
+        yield from figures_of(MEGATRON, "step_time", {"": hit[2]}, number)
+        if flops := FLOPS.search(text):
+            yield from figures_of(MEGATRON, "tflops", {"": flops[1]}, number)
+
+    batch = BATCH.search(text)
+    shared = {**cells, "kind": TRAINING, "phase": "train", "needs": "tp"}
+    shared |= {"global_batch": float(batch[1])} if batch else {}
+    return Run(MEGATRON, number, shared, *_figured(read(), f"iteration {hit[1]}"))
+
+
+def _figured(of_figures: Iterator[Figure | Refusal], name: str) -> tuple[Any, ...]:
+    """Return what a run holds behind its cells: figures, name, totals and refusals."""
+    figures, refused = _collected(of_figures)
+    return figures, name, {}, refused
+
+
+def _nemo(number: int, text: str, cells: dict[str, Any]) -> Run:
+    bar, timing, place = BAR.search(text), TIMING.search(text), PLACE.search(text)
+
+    def read() -> Iterator[Figure | Refusal]:
+        if timing:
+            yield from figures_of(NEMO, "train_step_timing", {"": timing[1]}, number)
+        elif bar:
+            yield from _of_bar(bar, number)
+        if rate := RATE.search(text):
+            yield from figures_of(NEMO, "throughput", {"": rate[1]}, number)
+        if flops := MEMO_FLOPS.search(text):
+            yield from figures_of(NEMO, "tflops", {"": flops[1]}, number)
+
+    name = f"step {bar[1]}" if bar and not timing else f"step {next(x for x in place.groups() if x)}" if place else ""
+    batch = SAMPLES.search(text)
+    shared = {**cells, "kind": TRAINING, "phase": "train", "needs": "tp"}
+    shared |= {"global_batch": float(batch[1])} if batch else {}
+    return Run(NEMO, number, shared, *_figured(read(), name))
+
+
+def _of_bar(bar: re.Match[str], number: int) -> Iterator[Figure | Refusal]:
+    """Return the time of a step by a bar: seconds for each, or steps a second, whose last digit is coarse."""
+    if bar[4] == "s/it":
+        yield from figures_of(NEMO, "step_time", {"": bar[3]}, number)
+        return
+    rate = number_of(bar[3])
+    digits = len(bar[3].partition(".")[2])
+    if not rate > 0:
+        yield Refusal(number, "step time", f"value: {bar[3]} it/s is no rate above 0")
+        return
+    for one in figures_of(NEMO, "step_time", {"": 1 / rate}, number):
+        if isinstance(one, Figure):
+            one = Figure({**one.cells, "rounding": f"{10.0**-digits / rate**2:.6g}"}, number)
+        yield one
