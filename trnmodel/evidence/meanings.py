@@ -14,7 +14,7 @@ from trnmodel.arguments import shown
 from trnmodel.evidence.cells import COLUMNS, UnreadableRowError, too_long
 from trnmodel.evidence.kinds import WIDE
 from trnmodel.evidence.meanings_chips import other_chip, wide_experts
-from trnmodel.evidence.meanings_common import ASIDE, MEANING, MODEL, Question
+from trnmodel.evidence.meanings_common import ASIDE, MEANING, MODEL, QUANTILES, Question
 from trnmodel.evidence.meanings_kernels import collective, kernel
 from trnmodel.evidence.meanings_language import encoder, language
 from trnmodel.evidence.meanings_runs import energy, memory, training
@@ -24,6 +24,7 @@ from trnmodel.evidence.spellings import contradiction, filled
 
 PLAIN = "as asked"  # the use of a row that has no other
 PERCENTILES = ("p75", "p90", "p95", "p99", "max")
+ASKED_STATISTICS = ("", "mean", "p50", "p99", "best")  # that a row of a tool may be of
 TWINS: Mapping[str, tuple[str, ...]] = {
     "decode-throughput": ("decode-step",),
     "all-decode-throughput": ("decode-step",),
@@ -119,6 +120,7 @@ def _question(row: Mapping[str, str], record: Record, names: Sequence[str]) -> Q
         raise UnreadableRowError(f"{MODEL}: {shown(row.get('workload', ''))} is not a language model")
     if odd := contradiction(row):
         raise UnreadableRowError(odd)
+    _require_stated(row, record)
     if record.contradiction:
         raise UnreadableRowError(f"{MEANING}: the page contradicts itself: {record.contradiction.replace('_', ' ')}")
     if row["kind"] not in FAMILIES:
@@ -126,6 +128,26 @@ def _question(row: Mapping[str, str], record: Record, names: Sequence[str]) -> Q
             f"{MEANING}: rows of kind {shown(row['kind'])} have no question; kinds that have are {', '.join(FAMILIES)}"
         )
     return FAMILIES[row["kind"]](row, record)
+
+
+def _require_stated(row: Mapping[str, str], record: Record) -> None:
+    """Refuse a row of a tool for which no question stands, or that lacks what its tool does not print."""
+    if record.unasked:
+        raise UnreadableRowError(f"{MEANING}: {record.unasked}")
+    for names in record.needs.split():
+        name, *others = names.split("|")
+        if not any(row.get(one) for one in (name, *others)):
+            raise UnreadableRowError(f"{name}: the file does not state it, and it matters; a column {name} would help")
+    if record.needs and record.statistic not in (*ASKED_STATISTICS, *_by_arrivals(record)):
+        metric = shown(row.get("metric", ""))
+        raise UnreadableRowError(
+            f"{MEANING}: {metric}: {record.statistic} has no question; the mean, p50 and p99 have one"
+        )
+
+
+def _by_arrivals(record: Record) -> tuple[str, ...]:
+    """Return the percentiles that a queue of arrivals has beside the others."""
+    return QUANTILES if record.measure == "first_token" and record.arrival_per_s > 0 else ()
 
 
 def _why_part(names: Sequence[str]) -> str:

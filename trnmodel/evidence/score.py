@@ -17,6 +17,7 @@ import numpy as np
 from trnmodel.arguments import refuse, shown
 from trnmodel.declared import Checked, declare
 from trnmodel.evidence.cells import COLUMNS, UnreadableRowError, measure, text, texts
+from trnmodel.evidence.columns import NAMES
 from trnmodel.evidence.grounds import Judged, banded, where
 from trnmodel.evidence.meanings import Decision, decisions
 from trnmodel.evidence.readings import Reading, reading
@@ -108,7 +109,11 @@ def missing(reason: str) -> str:
     named = next((name for name, pattern in LACKS.items() if re.search(pattern, reason)), "")
     first = re.match(r"\w+", reason)
     return named or (
-        first[0] if first and first[0] in (*COLUMNS, "note") and first[0] != "metric" else "meaning" if reason else ""
+        first[0]
+        if first and first[0] in (*COLUMNS, *NAMES, "note") and first[0] != "metric"
+        else "meaning"
+        if reason
+        else ""
     )
 
 

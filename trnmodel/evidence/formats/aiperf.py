@@ -15,8 +15,8 @@ from typing import Any
 
 from trnmodel.arguments import shown
 from trnmodel.evidence.formats.documents import Document
-from trnmodel.evidence.formats.runs import Figure, Refusal, Run, figures_of, meanings, number_of, stated_in
-from trnmodel.evidence.formats.vllm_bench import SERVING, load
+from trnmodel.evidence.formats.runs import Figure, Refusal, Run, figures_of, meanings, number_of, run_of, stated_in
+from trnmodel.evidence.formats.vllm_bench import SERVED, load
 
 TOOL = "aiperf"
 HEADER = re.compile(r"^\"?metric\"?,\"?(avg|min)\"?,", re.IGNORECASE)
@@ -33,12 +33,15 @@ TOTALS = {"request_count": "requests", "total_isl": "input_tokens", "total_osl":
 LENGTHS = {"input_sequence_length": "input_len", "output_sequence_length": "output_len"}
 LONGEST_LINE = 10_000  # cells of a line of CSV
 
+
 def recognises(of: Document) -> bool:
     """Return whether a text holds results of these tools."""
     return bool(HEADER.match(of.text.lstrip())) or any(_is_result(one) for one in of.objects)
 
+
 def _is_result(values: Mapping[str, Any]) -> bool:
     return any(isinstance(values.get(key), Mapping) and "unit" in values[key] for key in meanings(TOOL))
+
 
 def runs(of: Document) -> Iterator[Run | Refusal]:
     """Return the results of a text: of each object, or of the tables of a CSV file."""
@@ -48,9 +51,10 @@ def runs(of: Document) -> Iterator[Run | Refusal]:
     yield from of.broken
     for one in of.objects:
         if _is_result(one):
-            yield _run(of.line(one.at), one, lambda key, name, one=one: of.line_of(one[key], name))  # type: ignore[misc]
+            yield _run(of.line(one.at), one, lambda key, name, one=one: of.line_of(one[key], name))
         else:
             yield Refusal(of.line(one.at), TOOL, "no result of AIPerf: none of its metrics has a unit")
+
 
 def _run(line: int, values: Mapping[str, Any], line_of: Any) -> Run:
     """Return a run of metrics by name, each with its unit and its statistics."""
@@ -58,24 +62,27 @@ def _run(line: int, values: Mapping[str, Any], line_of: Any) -> Run:
     seconds = values.get("benchmark_duration")
     if isinstance(seconds, Mapping) and seconds.get("unit") in ("sec", "s", "seconds"):
         totals["duration_s"] = _average(values, "benchmark_duration")
-    cells = stated_in(TOOL, values) | {"kind": SERVING, "served": "yes", "server": "yes"}
+    cells = stated_in(TOOL, values) | SERVED
     cells |= {column: x for key, column in LENGTHS.items() if (x := _average(values, key)) >= 1}
     cells |= {"requests": totals["requests"]} if totals["requests"] > 0 else {}
     completed = _average(values, "request_throughput")
     rate, clients = (number_of(cells.pop(name, None)) for name in ("arrival_per_s", "clients"))
     cells |= load(rate, clients, completed)
-    figures, refused = list[Figure](), list[Refusal]()
-    for key in meanings(TOOL):
-        for one in _figures(key, values.get(key), lambda name, key=key: line_of(key, name)):
-            (figures if isinstance(one, Figure) else refused).append(one)  # type: ignore[arg-type]
+    figures = [
+        one
+        for key in meanings(TOOL)
+        for one in _figures(key, values.get(key), lambda name, key=key: line_of(key, name))
+    ]
     name = str(values.get("start_time", ""))
     if day := re.match(r"20\d\d-\d\d-\d\d", name):
         cells["date_or_sdk"] = day[0]
-    return Run(TOOL, line, cells, tuple(figures), name, totals, tuple(refused))
+    return run_of(TOOL, line, cells, figures, name, totals)
+
 
 def _average(values: Mapping[str, Any], key: str) -> float:
     metric = values.get(key)
     return number_of(metric.get("avg")) if isinstance(metric, Mapping) else math.nan
+
 
 def _figures(key: str, metric: Any, line_of: Any) -> Iterator[Figure | Refusal]:
     """Return the figures of a metric; a rate is a mean alone, and a unit that cannot be its own is refused."""
@@ -91,6 +98,7 @@ def _figures(key: str, metric: Any, line_of: Any) -> Iterator[Figure | Refusal]:
     for name, value in metric.items():
         if name != "unit" and (one.unit not in ("tokens/s", "req/s") or name == "avg"):
             yield from figures_of(TOOL, key, {name: value}, line_of(name), unit, scale)
+
 
 def _tables(of: Document) -> Iterator[Run | Refusal]:
     """Return the run of the tables of a CSV file; a metric that is printed twice is refused."""
@@ -116,5 +124,3 @@ def _tables(of: Document) -> Iterator[Run | Refusal]:
     except csv.Error as error:
         yield Refusal(reader.line_num, TOOL, f"no CSV: {error}")
     yield _run(1, metrics, lambda key, name: lines[key])
-
-__all__ = ["TOOL", "Located", "recognises", "runs"]

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from trnmodel.evidence.formats.documents import Document, Located
-from trnmodel.evidence.formats.runs import Figure, Refusal, Run, figures_of, number_of
+from trnmodel.evidence.formats.runs import Refusal, Run, figures_of, number_of, run_of
 from trnmodel.evidence.spellings import KINDS
 from trnmodel.units import GB, GIB, US
 
@@ -33,7 +34,6 @@ NCCL_VERSION = re.compile(r"nccl-library=(\d+)|NCCL version (\d+\.\d+(?:\.\d+)?)
 NCCL_HEAD = re.compile(r"^#\s+size\s+count\s+type\b.*\bbusbw\b")
 NCCOM_HEAD = re.compile(r"^\s*size\(B\)\s+count\(elems\)")
 TIMED = re.compile(r"time(?::(\w+))?\(us\)")
-ROUNDED = 0.03  # of a printed rate, by which size over time may differ from it
 NCCOM_UNITS = {"GB/s": GB, "GiB/s": GIB}
 
 
@@ -43,9 +43,9 @@ def recognises(of: Document) -> bool:
 
 
 def _tool_of(of: Document) -> str:
-    if any(_is_nccl(one) for one in of.objects) if of.text.lstrip()[:1] in ("{", "[") else False:
+    if any(_is_nccl(one) for one in of.objects) if of.is_json else False:
         return NCCL
-    if any(_is_nccom(one) for one in of.objects) if of.text.lstrip()[:1] in ("{", "[") else False:
+    if any(_is_nccom(one) for one in of.objects) if of.is_json else False:
         return NCCOM
     lines = of.text.splitlines()
     if any(map(NCCL_HEAD.match, lines)):
@@ -65,7 +65,7 @@ def _is_nccom(values: Mapping[str, Any]) -> bool:
 
 def runs(of: Document) -> Iterator[Run | Refusal]:
     """Return the lines of the tables of a text, each a run."""
-    as_json = of.text.lstrip()[:1] in ("{", "[")
+    as_json = of.is_json
     if not as_json:
         yield from _nccl_text(of) if _tool_of(of) == NCCL else _nccom_text(of)
         return
@@ -105,15 +105,15 @@ def _line(
     """Return the figures of a line of a table by the tool's name of the figure and its statistic."""
     cells = {**shared, **_message(str(shared.get("kind_of_call", "")), number_of(shared.get("ranks")), size)}
     cells |= {"note": note} if note else {}
-    figures, refused = list[Figure](), list[Refusal]()
     if not number_of(size) > 0:
-        refused.append(Refusal(line, "size", "the size of the message is no number above 0"))
-    else:
-        unit = _nccom_unit(number_of(size), columns) if tool == NCCOM else "GB/s"
-        for key, values in columns.items():
-            for one in figures_of(tool, key, values, line, unit if key.endswith("bw") else ""):
-                (figures if isinstance(one, Figure) else refused).append(one)  # type: ignore[arg-type]
-    return Run(tool, line, cells, tuple(figures), f"line {line} {note}".strip(), {}, tuple(refused))
+        return run_of(tool, line, cells, [Refusal(line, "size", "the size of the message is no number above 0")])
+    unit = _nccom_unit(number_of(size), columns) if tool == NCCOM else "GB/s"
+    figures = [
+        one
+        for key, values in columns.items()
+        for one in figures_of(tool, key, values, line, unit if key.endswith("bw") else "")
+    ]
+    return run_of(tool, line, cells, figures, note)
 
 
 def _nccom_unit(size_bytes: float, columns: Mapping[str, Mapping[str, Any]]) -> str:
@@ -136,7 +136,7 @@ def _nccl_shared(program: str, ranks: float, devices: Sequence[str], hosts: int,
 
 
 def _nccl_json(of: Document, values: Located) -> Iterator[Run | Refusal]:
-    config = values.get("config") if isinstance(values.get("config"), Mapping) else {}
+    config: Any = values.get("config") if isinstance(values.get("config"), Mapping) else {}
     arguments = " ".join(str(one) for one in values.get("args") or [] if isinstance(one, str))
     program = PROGRAM.search(arguments)
     devices = [one for one in config.get("devices") or [] if isinstance(one, Mapping)]
@@ -167,35 +167,51 @@ def _type(name: Any) -> dict[str, str]:
     return {"precision": known} if known else {}
 
 
+@dataclass
+class _Listing:
+    """What the lines above a table of nccl-tests say: the program, the library, the devices and the headings."""
+
+    program: str = ""
+    version: str = ""
+    header: list[str] = field(default_factory=list)
+    devices: list[str] = field(default_factory=list)
+    groups: list[str | None] = field(default_factory=list)
+    hosts: set[str] = field(default_factory=set)
+    printing: bool = False
+
+    def read(self, text: str) -> None:
+        """Take what a line says; a device behind a table begins the next listing of the file."""
+        if hit := PROGRAM.search(text):
+            self.program = hit[1]
+        if hit := NCCL_VERSION.search(text):
+            self.version = hit[2] or _dotted(hit[1])
+        if hit := DEVICE.match(text):
+            if self.printing:
+                self.devices, self.groups, self.hosts, self.printing = [], [], set(), False
+            self.groups.append(hit[2])
+            if hit[2] == self.groups[0]:
+                self.devices.append(hit[4].strip())
+                self.hosts.add(hit[3])
+        if NCCL_HEAD.match(text):
+            self.header, self.printing = text.lstrip("# ").split(), True
+
+    def shared(self, named: re.Match[str] | None) -> dict[str, Any]:
+        """Return the cells that all lines of the table share; the name of the file may name the program."""
+        program = self.program or (named[1] if named else "")
+        return _nccl_shared(program, float(len(self.devices)), self.devices, len(self.hosts), self.version)
+
+
 def _nccl_text(of: Document) -> Iterator[Run | Refusal]:
-    """Return the lines of the tables of a listing; each program that it names begins a new one."""
-    program, version, header = "", "", list[str]()
-    devices, hosts, groups, printing = list[str](), set[str](), list[str | None](), False
+    """Return the lines of the tables of a listing."""
+    listing, named = _Listing(), PROGRAM.search(of.path.name)
     for number, text in enumerate(of.text.splitlines(), start=1):
-        if text.startswith("#") or not header:
-            if hit := PROGRAM.search(text):
-                program = hit[1]
-            if hit := NCCL_VERSION.search(text):
-                version = hit[2] or _dotted(hit[1])
-            if hit := DEVICE.match(text):
-                if printing:  # a second listing in the same file
-                    devices, hosts, groups, printing = [], set(), [], False
-                groups.append(hit[2])
-                if hit[2] == groups[0]:
-                    devices.append(hit[4].strip())
-                    hosts.add(hit[3])
-            if NCCL_HEAD.match(text):
-                header, printing = text.lstrip("# ").split(), True
-            continue
         cells = text.split()
-        if not cells:
-            continue
-        if not cells[0].isdigit():
+        if text.startswith("#") or not listing.header:
+            listing.read(text)
+        elif cells and cells[0].isdigit():
+            yield from _nccl_line(number, listing.header, cells, listing.shared(named))
+        elif cells:
             yield Refusal(number, NCCL, "no line of the table: it does not begin with a size")
-            continue
-        named = PROGRAM.search(of.path.name)
-        shared = _nccl_shared(program or (named[1] if named else ""), float(len(devices)), devices, len(hosts), version)
-        yield from _nccl_line(number, header, cells, shared)
 
 
 def _dotted(code: str) -> str:
@@ -212,11 +228,9 @@ def _dotted(code: str) -> str:
 def _nccl_line(number: int, header: list[str], cells: list[str], shared: Mapping[str, Any]) -> Iterator[Run | Refusal]:
     """Return the one or two runs of a line: out of place, and in place where it has that."""
     starts = [place for place, name in enumerate(header) if name in ("time", "cputime")]
-    lacking = len(header) - len(cells)
-    if lacking > 0 and not (starts and len(starts) == 2 and lacking == starts[1] - starts[0]):
-        if not starts or len(cells) < starts[0] + 3:
-            yield Refusal(number, NCCL, f"{len(cells)} columns of {len(header)}: the line ends early")
-            return
+    if not starts or len(cells) < starts[0] + 3:
+        yield Refusal(number, NCCL, f"{len(cells)} columns of {len(header)}: the line ends early")
+        return
     row = dict(zip(header[: starts[0]], cells, strict=False)) if starts else {}
     for start, note in zip(starts, PLACES.values(), strict=False):
         columns = dict(zip(header[start : start + 3], ({"": cell} for cell in cells[start : start + 3]), strict=False))

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.catalog import untrusted
+from trnmodel.catalog import plain_yaml, untrusted
 from trnmodel.evidence.formats.runs import Refusal
 from trnmodel.units import MIB
 
 MAX_FILE_BYTES = 64 * MIB
 DEEPEST = 64  # levels of a JSON text
+MAX_YAML_BYTES = MIB
 PLACED_BYTES = 8 * MIB  # of a JSON text whose objects are placed: beyond it a value's figures have the value's line
 FILE, JSON_FILE = "file", "JSON"  # what a refusal is of, where no figure is read
 BLANK = re.compile(r"[\s\x00]*")
@@ -66,13 +67,18 @@ class Document:
     @cached_property
     def values(self) -> list[Any]:
         """JSON values of the text, and what of it is no JSON as refusals."""
-        return list(json_values(self))
+        return list(json_values(self)) if self.is_json else []
 
     @cached_property
     def objects(self) -> list[Located]:
         """Objects among the values of the text, and those in its lists."""
         several = [one if isinstance(one, list) else [one] for one in self.values]
         return [item for items in several for item in items if isinstance(item, Located)]
+
+    @property
+    def is_json(self) -> bool:
+        """Whether the text begins as JSON does."""
+        return self.text.lstrip()[:1] in ("{", "[")
 
     @property
     def broken(self) -> list[Refusal]:
@@ -89,6 +95,19 @@ def document(path: Path) -> Document:
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise ValueError(f"paths={untrusted.printed(path)}: the file is UTF-16; allowed is UTF-8")
     return Document(path, content.decode("utf-8-sig", errors="replace"))
+
+
+def yaml_values(of: Document) -> Document:
+    """Return the text of a YAML file as that of a JSON file, whose objects stand on one line.
+
+    A text that is no plain YAML stays as it is.
+    """
+    if len(of.text) > MAX_YAML_BYTES:
+        return of
+    try:
+        return Document(of.path, json.dumps(plain_yaml.read(of.text), default=str))
+    except (plain_yaml.YamlError, ValueError, TypeError):
+        return of
 
 
 def _decoder(text: str) -> json.JSONDecoder:

@@ -19,10 +19,11 @@ from trnmodel.evidence.formats.runs import (
     found_at,
     meanings,
     number_of,
+    run_of,
     stated_in,
     statistic,
 )
-from trnmodel.evidence.formats.vllm_bench import SERVING, load
+from trnmodel.evidence.formats.vllm_bench import SERVED, load
 
 TOOL = "guidellm"
 MODELS = ("config.backend.model", "spec.backend.model", "args.model", "config.spec.backend.model")
@@ -63,17 +64,14 @@ def _run(of: Document, report: Mapping[str, Any], values: Mapping[str, Any], nam
         "input_len": _mean(metrics, "prompt_token_count"),
         "output_len": _mean(metrics, "output_token_count"),
     }
-    cells: dict[str, Any] = {"kind": SERVING, "served": "yes", "server": "yes"}
+    cells: dict[str, Any] = {**SERVED}
     cells |= stated_in(TOOL, values) | _model(report, values) | _load(values)
     cells |= {column: length for column, length in lengths.items() if length >= 1}
     cells |= {"requests": requests} if requests > 0 else {}
-    line, figures, refused = of.line(getattr(values, "at", 0)), list[Figure](), list[Refusal]()
-    for key in meanings(TOOL):
-        for one in _figures(of, metrics, key):
-            (figures if isinstance(one, Figure) else refused).append(one)  # type: ignore[arg-type]
-    if not figures and not refused:
-        refused.append(Refusal(line, name, "no request succeeded: it has no figures of the status successful"))
-    return Run(TOOL, line, cells, tuple(figures), name, {"requests": requests}, tuple(refused))
+    line = of.line(getattr(values, "at", 0))
+    figures = [one for key in meanings(TOOL) for one in _figures(of, metrics, key)]
+    none = Refusal(line, name, "no request succeeded: it has no figures of the status successful")
+    return run_of(TOOL, line, cells, figures or [none], name, {"requests": requests})
 
 
 def _figures(of: Document, metrics: Mapping[str, Any], key: str) -> Iterator[Figure | Refusal]:

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trnmodel.evidence.formats.documents import Document, Located
-from trnmodel.evidence.formats.runs import Figure, Refusal, Run, figures_of, number_of, stated_in
-from trnmodel.evidence.formats.vllm_bench import SERVING, load
+from trnmodel.evidence.formats.runs import Figure, Refusal, Run, figures_of, number_of, run_of, stated_in
+from trnmodel.evidence.formats.vllm_bench import SERVED, load
 
 TOOL = "inferencex"
 TIMED = re.compile(r"(mean|median|p\d+(?:\.\d+)?)_(ttft|tpot|itl|e2el|intvty)")
@@ -58,7 +58,7 @@ def _gpus(values: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _run(of: Document, values: Located) -> Run:
-    cells = stated_in(TOOL, values) | {"kind": SERVING, "served": "yes", "server": "yes"}
+    cells = stated_in(TOOL, values) | SERVED
     clients = number_of(cells.pop("clients", None))
     cells |= load(float("inf"), clients, 0.0)
     if _is_true(values.get("disagg")):
@@ -70,11 +70,8 @@ def _run(of: Document, values: Located) -> Run:
     gpus = _gpus(values)
     if gpus["tput_per_gpu"] > 0:
         cells["n_chips"] = gpus["tput_per_gpu"]
-    figures, refused = list[Figure](), list[Refusal]()
-    for key, value in values.items():
-        for one in _figures(of.line_of(values, key), key, value, gpus):
-            (figures if isinstance(one, Figure) else refused).append(one)  # type: ignore[arg-type]
-    return Run(TOOL, of.line(values.at), cells, tuple(figures), "", {}, tuple(refused))
+    figures = [one for key, x in values.items() for one in _figures(of.line_of(values, key), key, x, gpus)]
+    return run_of(TOOL, of.line(values.at), cells, figures)
 
 
 def _figures(line: int, key: str, value: Any, gpus: Mapping[str, float]) -> Iterator[Figure | Refusal]:

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trnmodel.evidence.formats.documents import Document, Located
-from trnmodel.evidence.formats.runs import Figure, Refusal, Run, figures_of, meanings, number_of, stated_in
-from trnmodel.evidence.formats.vllm_bench import SERVING, load
+from trnmodel.evidence.formats.runs import Figure, Refusal, Run, figures_of, meanings, number_of, run_of, stated_in
+from trnmodel.evidence.formats.vllm_bench import SERVED, load
 
 TOOL = "llmperf"
 LENGTHS = {"number_input_tokens": "input_len", "number_output_tokens": "output_len"}
@@ -26,7 +26,9 @@ def recognises(of: Document) -> bool:
 
 
 def _is_summary(values: Mapping[str, Any]) -> bool:
-    return any(key.startswith("results_") and key.removeprefix("results_").startswith(tuple(meanings(TOOL))) for key in values)
+    return any(
+        key.startswith("results_") and key.removeprefix("results_").startswith(tuple(meanings(TOOL))) for key in values
+    )
 
 
 def runs(of: Document) -> Iterator[Run | Refusal]:
@@ -40,7 +42,7 @@ def runs(of: Document) -> Iterator[Run | Refusal]:
 
 
 def _run(of: Document, values: Located) -> Run:
-    cells = stated_in(TOOL, values) | {"kind": SERVING, "served": "yes", "server": "yes"}
+    cells = stated_in(TOOL, values) | SERVED
     cells |= load(float("inf"), number_of(cells.pop("clients", None)), 0.0)
     if cells["scheduling"] == "burst":
         del cells["scheduling"]  # it always runs a number of clients, which the file does not state
@@ -48,12 +50,13 @@ def _run(of: Document, values: Located) -> Run:
         asked = f"mean_{column.partition('_')[0]}_tokens"
         length = number_of(values.get(f"results_{key}_mean", values.get(asked)))
         cells |= {column: length} if length >= 1 else {}
-    figures, refused = list[Figure](), list[Refusal]()
-    for key, value in values.items():
-        for one in _figures(key.removeprefix("results_"), value, of.line_of(values, key)):
-            (figures if isinstance(one, Figure) else refused).append(one)  # type: ignore[arg-type]
+    figures = [
+        one
+        for key, value in values.items()
+        for one in _figures(key.removeprefix("results_"), value, of.line_of(values, key))
+    ]
     totals = {"requests": number_of(values.get("results_num_completed_requests"))}
-    return Run(TOOL, of.line(values.at), cells, tuple(figures), str(values.get("timestamp", "")), totals, tuple(refused))
+    return run_of(TOOL, of.line(values.at), cells, figures, str(values.get("timestamp", "")), totals)
 
 
 def _figures(name: str, value: Any, line: int) -> Iterator[Figure | Refusal]:

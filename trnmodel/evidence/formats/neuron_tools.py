@@ -10,7 +10,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trnmodel.evidence.formats.documents import Document
-from trnmodel.evidence.formats.runs import Figure, Refusal, Run, figures_of, found_at, meanings, number_of, stated_in
+from trnmodel.evidence.formats.runs import (
+    Figure,
+    Refusal,
+    Run,
+    figures_of,
+    found_at,
+    meanings,
+    number_of,
+    run_of,
+    stated_in,
+)
 
 PROFILE, MONITOR = "neuron-profile", "neuron-monitor"
 PROFILED = "inference-LLM-profile"
@@ -33,7 +43,11 @@ def _summaries(values: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, An
     listed = values.get("summary", values.get("Summary"))
     several = dict(enumerate(listed)) if isinstance(listed, list) else {"": values, **values}
     for name, one in several.items():
-        if isinstance(one, Mapping) and "total_time" in one and ({*SHARES, "hbm_read_bytes", "event_count"} & one.keys()):
+        if (
+            isinstance(one, Mapping)
+            and "total_time" in one
+            and ({*SHARES, "hbm_read_bytes", "event_count"} & one.keys())
+        ):
             yield str(name), one
 
 
@@ -44,23 +58,25 @@ def runs(of: Document) -> Iterator[Run | Refusal]:
         if _is_report(one):
             yield from _report(of, one, number)
             continue
-        profiles = [_profile(of, name, summary) for name, summary in _summaries(one)]
-        yield from profiles or [Refusal(of.line(one.at), PROFILE, "no summary of a profile and no report")]
+        summaries = list(_summaries(one))
+        yield from (_profile(of, name, summary) for name, summary in summaries)
+        if not summaries:
+            yield Refusal(of.line(one.at), PROFILE, "no summary of a profile and no report")
 
 
 def _profile(of: Document, name: str, values: Mapping[str, Any]) -> Run:
     attainable = number_of(values.get("mfu_max_achievable_estimated_percent"))
     per_cent = attainable > ALL_OF_IT or any(number_of(values.get(key)) > ALL_OF_IT for key in SHARES)
-    figures, refused = list[Figure](), list[Refusal]()
-    for key in meanings(PROFILE):
-        if key not in values or (key in SHARES and number_of(values[key]) == 0):
-            continue
-        unit = "%" if per_cent and key in SHARES else ""
-        for one in figures_of(PROFILE, key, {"": values[key]}, of.line_of(values, key), unit):
-            (figures if isinstance(one, Figure) else refused).append(one)  # type: ignore[arg-type]
+    keys = [key for key in meanings(PROFILE) if key in values and not (key in SHARES and number_of(values[key]) == 0)]
+    units = {key: "%" if per_cent and key in SHARES else "" for key in keys}
+    figures = [
+        one
+        for key, unit in units.items()
+        for one in figures_of(PROFILE, key, {"": values[key]}, of.line_of(values, key), unit)
+    ]
     line = of.line(getattr(values, "at", 0))
-    cells = stated_in(PROFILE, values) | {"kind": PROFILED, "needs": "phase batch"}
-    return Run(PROFILE, line, cells, tuple(figures), name, {}, tuple(refused))
+    cells = stated_in(PROFILE, values) | {"kind": PROFILED, "needs": "phase batch tp|n_cores_used"}
+    return run_of(PROFILE, line, cells, figures, name)
 
 
 def _report(of: Document, values: Mapping[str, Any], number: int) -> Iterator[Run | Refusal]:
@@ -81,18 +97,23 @@ def _report(of: Document, values: Mapping[str, Any], number: int) -> Iterator[Ru
 
 def _application(of: Document, values: Mapping[str, Any], cells: dict[str, Any], name: str) -> Run:
     cores = found_at(values, "report.neuroncore_counters.neuroncores_in_use")
-    cells |= {"kind": PROFILED, "needs": "phase batch"}
+    cells |= {"kind": PROFILED, "needs": "phase batch tp|n_cores_used"}
     if isinstance(cores, Mapping) and cores:
         cells["n_cores_used"] = len(cores) * max(number_of(cells.get("lnc", 1)), 1)
-    line, figures, refused = of.line(getattr(values, "at", 0)), list[Figure](), list[Refusal]()
-    sources: dict[str, Any] = {key: found_at(values, f"report.execution_stats.latency_stats.{key}") for key in LATENCIES}
+    sources: dict[str, Any] = {
+        key: found_at(values, f"report.execution_stats.latency_stats.{key}") for key in LATENCIES
+    }
     used = found_at(values, "report.memory_used.neuron_runtime_used_bytes")
-    sources["neuron_device"] = {"": used["neuron_device"]} if isinstance(used, Mapping) and used.get("neuron_device") else None
-    for key, statistics in sources.items():
-        if not isinstance(statistics, Mapping):
-            continue
-        for statistic, value in statistics.items():
-            at = of.line_of(statistics if statistic else used, statistic or key)
-            for one in figures_of(MONITOR, key, {statistic: value}, at):
-                (figures if isinstance(one, Figure) else refused).append(one)  # type: ignore[arg-type]
-    return Run(MONITOR, line, cells, tuple(figures), name, {}, tuple(refused))
+    sources["neuron_device"] = (
+        {"": used["neuron_device"]} if isinstance(used, Mapping) and used.get("neuron_device") else None
+    )
+    figures = [one for key, values_ in sources.items() for one in _of_source(of, key, values_, used)]
+    return run_of(MONITOR, of.line(getattr(values, "at", 0)), cells, figures, name)
+
+
+def _of_source(of: Document, key: str, statistics: Any, used: Any) -> Iterator[Figure | Refusal]:
+    """Return the figures of one source of a report by their statistic; memory has none."""
+    for statistic, value in statistics.items() if isinstance(statistics, Mapping) else ():
+        yield from figures_of(
+            MONITOR, key, {statistic: value}, of.line_of(statistics if statistic else used, statistic or key)
+        )

@@ -9,10 +9,21 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from trnmodel.evidence.formats.documents import Document
-from trnmodel.evidence.formats.runs import Figure, Refusal, Run, figures_of, found_at, meanings, number_of, stated_in
+from trnmodel.evidence.formats.runs import (
+    Figure,
+    Refusal,
+    Run,
+    figures_of,
+    found_at,
+    meanings,
+    number_of,
+    run_of,
+    stated_in,
+)
 
 TOOL = "optimum-benchmark"
 PREFIXES = ("report.", "")
@@ -24,7 +35,7 @@ MAX_COLUMNS = 5_000
 
 def recognises(of: Document) -> bool:
     """Return whether a text holds reports of this tool."""
-    if of.text.lstrip()[:1] in ("{", "["):
+    if of.is_json:
         return any(_prefix(one) is not None for one in of.objects)
     header = next(csv.reader([of.text[:200_000].partition("\n")[0]]), [])
     return _prefix(dict.fromkeys(header, "")) is not None
@@ -43,7 +54,7 @@ def _prefix(values: Mapping[str, Any]) -> str | None:
 
 def runs(of: Document) -> Iterator[Run | Refusal]:
     """Return the reports of a text: of each object, or of each line of a CSV file."""
-    if of.text.lstrip()[:1] not in ("{", "["):
+    if not of.is_json:
         yield from _lines(of)
         return
     yield from of.broken
@@ -51,7 +62,7 @@ def runs(of: Document) -> Iterator[Run | Refusal]:
         if _prefix(one) is None:
             yield Refusal(of.line(one.at), TOOL, "no report of optimum-benchmark: it has no phase with a unit")
         else:
-            yield _run(one, lambda path, one=one: _line_of(of, one, path), of.line(one.at))  # type: ignore[misc]
+            yield _run(one, lambda path, one=one: _line_of(of, one, path), of.line(one.at))
 
 
 def _line_of(of: Document, values: Any, path: str) -> int:
@@ -74,39 +85,42 @@ def _lines(of: Document) -> Iterator[Run | Refusal]:
             elif any(cells):
                 row = {name: cell for name, cell in zip(header, cells, strict=False) if cell.strip()}
                 line = reader.line_num
-                yield _run(row, lambda path, line=line: line, line)  # type: ignore[misc]
+                yield _run(row, lambda path, line=line: line, line)
     except csv.Error as error:
         yield Refusal(reader.line_num, TOOL, f"no CSV: {error}")
 
 
 def _run(values: Mapping[str, Any], line_of: Any, line: int) -> Run:
     prefix = _prefix(values) or ""
-    cells = stated_in(TOOL, values) | {"scheduling": "static"}
+    cells = stated_in(TOOL, values) | {"scheduling": "static", "needs": "tp|n_cores_used"}
     cells["kind"] = _kind(values, prefix)
     if cells["kind"] == TRAINING:
         cells.pop("batch", None)
-    figures, refused = list[Figure](), list[Refusal]()
-    for key, (one, _) in meanings(TOOL).items():
-        for figure in _figures(values, f"{prefix}{key}", key, one.unit, line_of):
-            (figures if isinstance(figure, Figure) else refused).append(figure)  # type: ignore[arg-type]
-    name = str(found_at(values, "config.name") or "")
-    return Run(TOOL, line, cells, tuple(figures), f"{name} line {line}".strip(), {}, tuple(refused))
+    figures = [
+        figure
+        for key, (one, _) in meanings(TOOL).items()
+        for figure in _figures(values, f"{prefix}{key}", key, one.unit, line_of)
+    ]
+    return run_of(TOOL, line, cells, figures, str(found_at(values, "config.name") or ""))
 
 
 def _kind(values: Mapping[str, Any], prefix: str) -> str:
     """Return the kind of rows that a report has, by its phases."""
-    has = {phase: any(found_at(values, f"{prefix}{phase}.latency.{name}") is not None for name in ("unit", "mean")) for phase in ("decode", "prefill", "train")}
+    has = {
+        phase: any(found_at(values, f"{prefix}{phase}.latency.{name}") is not None for name in ("unit", "mean"))
+        for phase in ("decode", "prefill", "train")
+    }
     return TRAINING if has["train"] else LANGUAGE if has["decode"] or has["prefill"] else ENCODER
 
 
-def _figures(
-    values: Mapping[str, Any], path: str, key: str, unit: str, line_of: Any
-) -> Iterator[Figure | Refusal]:
+def _figures(values: Mapping[str, Any], path: str, key: str, unit: str, line_of: Any) -> Iterator[Figure | Refusal]:
     """Return the figures of a phase; a unit that the table does not have is refused."""
     printed = str(found_at(values, f"{path}.unit") or "")
-    statistics = {"": found_at(values, f"{path}.value")} if key.endswith("throughput") else {
-        name: found_at(values, f"{path}.{name}") for name in STATISTICS
-    }
+    statistics = (
+        {"": found_at(values, f"{path}.value")}
+        if key.endswith("throughput")
+        else {name: found_at(values, f"{path}.{name}") for name in STATISTICS}
+    )
     known = {name: value for name, value in statistics.items() if value is not None}
     if not known:
         return
@@ -119,5 +133,5 @@ def _figures(
             continue
         for one in figures_of(TOOL, key, {name: value}, line_of(f"{path}.{name or 'value'}")):
             if isinstance(one, Figure) and key in PHASES:
-                one = Figure({**one.cells, "phase": PHASES[key]}, one.line)
+                one = replace(one, cells={**one.cells, "phase": PHASES[key]})
             yield one

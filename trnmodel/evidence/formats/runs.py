@@ -1,14 +1,14 @@
 """A run of a tool as it stands in a file: what holds for all its figures, the figures, and what cannot be read.
 
-`data/evidence/tool_figures.csv` says what a tool's name of a figure is here: metric, unit, and the typed columns that it
-fills (`trnmodel.evidence.records`). `data/evidence/tool_settings.csv` says in which column a setting of a run stands.
+`data/evidence/tool_figures.csv` says what a tool's name of a figure is here: metric, unit, and the typed columns that
+it fills (`trnmodel.evidence.records`). `data/evidence/tool_settings.csv` says in which column a setting stands.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -51,10 +51,12 @@ class Setting(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured number of a run: its cells, and the line of the file that it stands on."""
+    """One measured number of a run: its cells, the line of the file that it stands on, and the statistic."""
 
     cells: Mapping[str, Any]
     line: int
+    key: str = ""  # what figures of a run share that are statistics of one thing
+    statistic: str = ""
 
     @property
     def name(self) -> str:
@@ -239,4 +241,25 @@ def figures_of(
             continue
         cells = {"metric": metric, "value": number, "unit": unit or one.unit, **columns}
         cells |= {"statistic": of, "unasked": one.unasked}
-        yield Figure({name: cell for name, cell in cells.items() if cell != ""}, line)
+        yield Figure({name: cell for name, cell in cells.items() if cell != ""}, line, key, of)
+
+
+def run_of(
+    tool: str,
+    line: int,
+    cells: Mapping[str, Any],
+    figures: Iterable[Figure | Refusal],
+    name: str = "",
+    totals: Mapping[str, float] | None = None,
+) -> Run:
+    """Return a run of what was read of it, figures and refusals.
+
+    Examples
+    --------
+    >>> run = run_of("vllm-bench", 1, {}, figures_of("vllm-bench", "ttft", {"mean": 51.0, "p99": None}, 1))
+    >>> len(run.figures), run.refused
+    (1, ())
+    """
+    read = list(figures)
+    measured_, refused = ([one for one in read if isinstance(one, kind)] for kind in (Figure, Refusal))
+    return Run(tool, line, cells, tuple(measured_), name, totals or {}, tuple(refused))  # type: ignore[arg-type]

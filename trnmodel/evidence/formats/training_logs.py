@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from trnmodel.evidence.formats.documents import Document
-from trnmodel.evidence.formats.runs import Figure, Refusal, Run, figures_of, number_of
+from trnmodel.evidence.formats.runs import Figure, Refusal, Run, figures_of, number_of, run_of
 
 NEMO, MEGATRON = "nemo", "megatron"
 TRAINING = "training"
@@ -63,7 +64,7 @@ def runs(of: Document) -> Iterator[Run | Refusal]:
                 run = _nemo(number, text, cells)
                 key = (run.name, *((run.figures[0].name, run.figures[0].cells["value"]) if run.figures else ("", 0.0)))
                 if key not in printed:
-                    printed.add(key)  # type: ignore[arg-type]
+                    printed.add(key)
                     yield run
             else:
                 cells |= _settings(text)
@@ -95,11 +96,6 @@ def _settings(text: str) -> dict[str, Any]:
     return columns
 
 
-def _collected(of_figures: Iterator[Figure | Refusal]) -> tuple[tuple[Figure, ...], tuple[Refusal, ...]]:
-    every = list(of_figures)
-    return tuple(x for x in every if isinstance(x, Figure)), tuple(x for x in every if isinstance(x, Refusal))
-
-
 def _megatron(number: int, text: str, hit: re.Match[str], cells: dict[str, Any]) -> Run:
     def read() -> Iterator[Figure | Refusal]:
         yield from figures_of(MEGATRON, "step_time", {"": hit[2]}, number)
@@ -107,15 +103,9 @@ def _megatron(number: int, text: str, hit: re.Match[str], cells: dict[str, Any])
             yield from figures_of(MEGATRON, "tflops", {"": flops[1]}, number)
 
     batch = BATCH.search(text)
-    shared = {**cells, "kind": TRAINING, "phase": "train", "needs": "tp"}
+    shared = {**cells, "kind": TRAINING, "phase": "train", "needs": "tp global_batch|batch seq|seq_len"}
     shared |= {"global_batch": float(batch[1])} if batch else {}
-    return Run(MEGATRON, number, shared, *_figured(read(), f"iteration {hit[1]}"))
-
-
-def _figured(of_figures: Iterator[Figure | Refusal], name: str) -> tuple[Any, ...]:
-    """Return what a run holds behind its cells: figures, name, totals and refusals."""
-    figures, refused = _collected(of_figures)
-    return figures, name, {}, refused
+    return run_of(MEGATRON, number, shared, read(), f"iteration {hit[1]}")
 
 
 def _nemo(number: int, text: str, cells: dict[str, Any]) -> Run:
@@ -133,9 +123,9 @@ def _nemo(number: int, text: str, cells: dict[str, Any]) -> Run:
 
     name = f"step {bar[1]}" if bar and not timing else f"step {next(x for x in place.groups() if x)}" if place else ""
     batch = SAMPLES.search(text)
-    shared = {**cells, "kind": TRAINING, "phase": "train", "needs": "tp"}
+    shared = {**cells, "kind": TRAINING, "phase": "train", "needs": "tp global_batch|batch seq|seq_len"}
     shared |= {"global_batch": float(batch[1])} if batch else {}
-    return Run(NEMO, number, shared, *_figured(read(), name))
+    return run_of(NEMO, number, shared, read(), name)
 
 
 def _of_bar(bar: re.Match[str], number: int) -> Iterator[Figure | Refusal]:
@@ -150,5 +140,5 @@ def _of_bar(bar: re.Match[str], number: int) -> Iterator[Figure | Refusal]:
         return
     for one in figures_of(NEMO, "step_time", {"": 1 / rate}, number):
         if isinstance(one, Figure):
-            one = Figure({**one.cells, "rounding": f"{10.0**-digits / rate**2:.6g}"}, number)
+            one = replace(one, cells={**one.cells, "rounding": f"{10.0**-digits / rate**2:.6g}"})
         yield one

@@ -12,10 +12,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trnmodel.evidence.formats.documents import Document, Located
-from trnmodel.evidence.formats.runs import Figure, Refusal, Run, figures_of, meanings, number_of, stated_in
+from trnmodel.evidence.formats.runs import Figure, Refusal, Run, figures_of, meanings, number_of, run_of, stated_in
 
 TOOL = "vllm-bench"
-SERVING = "inference-LLM-serving"
+SERVED = {
+    "kind": "inference-LLM-serving",
+    "served": "yes",
+    "server": "yes",
+    "needs": "tp|n_cores_used",
+}  # of every such tool
 TIMED = re.compile(r"(mean|median|p\d+(?:\.\d+)?)_(ttft|tpot|itl|e2el)_ms")
 TOTALS = {
     "completed": "requests",
@@ -34,9 +39,11 @@ def recognises(of: Document) -> bool:
 
 
 def _is_run(values: Mapping[str, Any]) -> bool:
-    return {"completed", "duration"} <= values.keys() and any(map(TIMED.fullmatch, values)) or (
-        {"model_id", "request_throughput", "total_input_tokens"} <= values.keys()
-    )
+    return ({"completed", "duration"} <= values.keys() and any(map(TIMED.fullmatch, values))) or {
+        "model_id",
+        "request_throughput",
+        "total_input_tokens",
+    } <= values.keys()
 
 
 def runs(of: Document) -> Iterator[Run | Refusal]:
@@ -52,10 +59,12 @@ def runs(of: Document) -> Iterator[Run | Refusal]:
 def _run(of: Document, values: Located) -> Run:
     totals = {name: number_of(values.get(key)) for key, name in TOTALS.items()}
     line = of.line(values.at)
-    cells = stated_in(TOOL, values) | {"kind": SERVING, "served": "yes", "server": "yes"}
+    cells = stated_in(TOOL, values) | SERVED
     cells |= {"requests": totals["requests"]} if totals["requests"] > 0 else {}
     cells |= _lengths(totals) | load(
-        number_of(values.get("request_rate")), number_of(values.get("max_concurrency")), _completed_per_s(values, totals)
+        number_of(values.get("request_rate")),
+        number_of(values.get("max_concurrency")),
+        _completed_per_s(values, totals),
     )
     if any(values.get(name) for name in DRAFTS):
         cells["draft_tokens"] = 1
@@ -64,13 +73,10 @@ def _run(of: Document, values: Located) -> Run:
     name = str(values.get("date", ""))
     if day := re.match(r"(20\d\d)(\d\d)(\d\d)-", name):
         cells["date_or_sdk"] = "-".join(day.groups())
-    figures, refused = list[Figure](), list[Refusal]()
-    if not totals["requests"] > 0:
-        refused.append(Refusal(line, TOOL, "completed: no request was completed, or their number is not stated"))
-    else:
-        for one in _figures(of, values):
-            (figures if isinstance(one, Figure) else refused).append(one)  # type: ignore[arg-type]
-    return Run(TOOL, line, cells, tuple(figures), name, totals, tuple(refused))
+    if totals["requests"] > 0:
+        return run_of(TOOL, line, cells, _figures(of, values), name, totals)
+    none = Refusal(line, TOOL, "completed: no request was completed, or their number is not stated")
+    return run_of(TOOL, line, cells, [none], name, totals)
 
 
 def _figures(of: Document, values: Located) -> Iterator[Figure | Refusal]:
@@ -83,9 +89,11 @@ def _figures(of: Document, values: Located) -> Iterator[Figure | Refusal]:
 
 def _lengths(totals: Mapping[str, float]) -> dict[str, float]:
     """Return mean lengths of prompts and answers."""
-    lengths = {f"{name}_len": totals[f"{name}_tokens"] / totals["requests"] for name in ("input", "output")} if (
-        totals["requests"] > 0
-    ) else {}
+    lengths = (
+        {f"{name}_len": totals[f"{name}_tokens"] / totals["requests"] for name in ("input", "output")}
+        if (totals["requests"] > 0)
+        else {}
+    )
     return {name: length for name, length in lengths.items() if length >= 1 and math.isfinite(length)}
 
 
