@@ -28,6 +28,8 @@ _HOMES = {  # module that defines public names, with these names
     "trnmodel.files.scenario_table": ("scenario_table",),
     "trnmodel.files.scenarios": ("Scenario", "scenario"),
     "trnmodel.evidence.fit": ("calibrate",),
+    "trnmodel.evidence.formats.read": ("Measurements", "read_measurements"),
+    "trnmodel.evidence.nearest": ("nearest",),
     "trnmodel.cost.tco": ("Cost", "tco"),
     "trnmodel.reliability.goodput": ("Goodput", "goodput"),
     "trnmodel.search.compare": ("Comparison", "compare"),

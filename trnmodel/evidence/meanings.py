@@ -14,7 +14,7 @@ from trnmodel.arguments import shown
 from trnmodel.evidence.cells import COLUMNS, UnreadableRowError, too_long
 from trnmodel.evidence.kinds import WIDE
 from trnmodel.evidence.meanings_chips import other_chip, wide_experts
-from trnmodel.evidence.meanings_common import ASIDE, MEANING, MODEL, QUANTILES, Question
+from trnmodel.evidence.meanings_common import ASIDE, MACHINE, MEANING, MODEL, Question
 from trnmodel.evidence.meanings_kernels import collective, kernel
 from trnmodel.evidence.meanings_language import encoder, language
 from trnmodel.evidence.meanings_runs import energy, memory, training
@@ -24,7 +24,9 @@ from trnmodel.evidence.spellings import contradiction, filled
 
 PLAIN = "as asked"  # the use of a row that has no other
 PERCENTILES = ("p75", "p90", "p95", "p99", "max")
-ASKED_STATISTICS = ("", "mean", "p50", "p99", "best")  # that a row of a tool may be of
+CALLED = {"workload": MODEL, "instance": MACHINE}  # columns by what they say
+MIDDLES, LATE = ("", "mean", "p50"), ("p99",)  # statistics that a row of a tool may be of
+WITH_LATE = ("first_token", "token_interval", "device_time", "forward")  # measures that have a late one
 TWINS: Mapping[str, tuple[str, ...]] = {
     "decode-throughput": ("decode-step",),
     "all-decode-throughput": ("decode-step",),
@@ -134,20 +136,19 @@ def _require_stated(row: Mapping[str, str], record: Record) -> None:
     """Refuse a row of a tool for which no question stands, or that lacks what its tool does not print."""
     if record.unasked:
         raise UnreadableRowError(f"{MEANING}: {record.unasked}")
-    for names in record.needs.split():
-        name, *others = names.split("|")
-        if not any(row.get(one) for one in (name, *others)):
-            raise UnreadableRowError(f"{name}: the file does not state it, and it matters; a column {name} would help")
-    if record.needs and record.statistic not in (*ASKED_STATISTICS, *_by_arrivals(record)):
-        metric = shown(row.get("metric", ""))
-        raise UnreadableRowError(
-            f"{MEANING}: {metric}: {record.statistic} has no question; the mean, p50 and p99 have one"
-        )
+    lacking = [names.split("|")[0] for names in record.needs.split() if not any(map(row.get, names.split("|")))]
+    if lacking:
+        named = ", ".join(CALLED.get(name, name) for name in lacking)
+        raise UnreadableRowError(f"{named}: not stated, and no default is taken for rows of a tool")
+    asked = (*MIDDLES, *(LATE if record.measure in WITH_LATE else ()), *_by_arrivals(record))
+    if record.needs and record.statistic not in asked:
+        have = ", ".join(name for name in asked if name)
+        raise UnreadableRowError(f"{MEANING}: this statistic has no question; of this metric {have} have one")
 
 
 def _by_arrivals(record: Record) -> tuple[str, ...]:
     """Return the percentiles that a queue of arrivals has beside the others."""
-    return QUANTILES if record.measure == "first_token" and record.arrival_per_s > 0 else ()
+    return ("p90", "p25") if record.measure == "first_token" and record.arrival_per_s > 0 else ()
 
 
 def _why_part(names: Sequence[str]) -> str:

@@ -21,6 +21,7 @@ from trnmodel.evidence.columns import NAMES
 from trnmodel.evidence.grounds import Judged, banded, where
 from trnmodel.evidence.meanings import Decision, decisions
 from trnmodel.evidence.readings import Reading, reading
+from trnmodel.evidence.records import TYPES
 from trnmodel.evidence.rows import MEASURED, published, read_table
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
@@ -110,7 +111,7 @@ def missing(reason: str) -> str:
     first = re.match(r"\w+", reason)
     return named or (
         first[0]
-        if first and first[0] in (*COLUMNS, *NAMES, "note") and first[0] != "metric"
+        if first and first[0] in (*COLUMNS, *NAMES, *TYPES, "note") and first[0] != "metric"
         else "meaning"
         if reason
         else ""

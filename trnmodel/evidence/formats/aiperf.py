@@ -15,7 +15,17 @@ from typing import Any
 
 from trnmodel.arguments import shown
 from trnmodel.evidence.formats.documents import Document
-from trnmodel.evidence.formats.runs import Figure, Refusal, Run, figures_of, meanings, number_of, run_of, stated_in
+from trnmodel.evidence.formats.runs import (
+    Figure,
+    Refusal,
+    Run,
+    amount,
+    figures_of,
+    meanings,
+    number_of,
+    run_of,
+    stated_in,
+)
 from trnmodel.evidence.formats.vllm_bench import SERVED, load
 
 TOOL = "aiperf"
@@ -81,7 +91,7 @@ def _run(line: int, values: Mapping[str, Any], line_of: Any) -> Run:
 
 def _average(values: Mapping[str, Any], key: str) -> float:
     metric = values.get(key)
-    return number_of(metric.get("avg")) if isinstance(metric, Mapping) else math.nan
+    return amount(metric.get("avg")) if isinstance(metric, Mapping) else math.nan
 
 
 def _figures(key: str, metric: Any, line_of: Any) -> Iterator[Figure | Refusal]:
@@ -96,8 +106,9 @@ def _figures(key: str, metric: Any, line_of: Any) -> Iterator[Figure | Refusal]:
         return
     unit, scale = known[printed]
     for name, value in metric.items():
-        if name != "unit" and (one.unit not in ("tokens/s", "req/s") or name == "avg"):
-            yield from figures_of(TOOL, key, {name: value}, line_of(name), unit, scale)
+        is_rate = one.unit in ("tokens/s", "req/s")
+        if name != "unit" and (not is_rate or name == "avg"):
+            yield from figures_of(TOOL, key, {"" if is_rate else name: value}, line_of(name), unit, scale)
 
 
 def _tables(of: Document) -> Iterator[Run | Refusal]:

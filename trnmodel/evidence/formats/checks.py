@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from trnmodel.arguments import TINY
 from trnmodel.evidence.cells import number
 from trnmodel.evidence.formats.collective_tests import NCCOM
-from trnmodel.evidence.formats.runs import Figure, Refusal, Run, number_of
+from trnmodel.evidence.formats.runs import Figure, Refusal, Run, amount, number_of
 from trnmodel.formulas.bounds import busbw_factor
 from trnmodel.units import GB, GIB, MINUTE, MS, US, format_digits
 
@@ -120,7 +121,7 @@ def _rates(run: Run) -> Iterator[Contradiction]:
     }
     for measure, count in counts.items():
         place = _by_measure(run, measure)
-        if place is None or not (count > 0 and duration_s > 0):
+        if place is None or not (count >= 1 and duration_s > TINY):
             continue
         expected = count / duration_s * (MINUTE if run.figures[place].cells["unit"].endswith("/min") else 1.0)
         if abs(_value(run.figures[place]) / expected - 1) > NEAR:
@@ -134,7 +135,7 @@ def _rates(run: Run) -> Iterator[Contradiction]:
 def _in_flight(run: Run) -> Iterator[Contradiction]:
     """Return rates of a closed loop that would need more requests in flight than it has clients, by Little's law."""
     clients, rate, latency = (
-        number_of(run.cells.get("clients")),
+        amount(run.cells.get("clients")),
         *(_by_measure(run, x) for x in ("request_rate", "request")),
     )
     if rate is None or latency is None or not clients >= 1 or run.cells.get("scheduling") != "closed":
@@ -165,7 +166,7 @@ def _waits(figures: Sequence[Figure]) -> Iterator[Contradiction]:
 
 def _bandwidths(run: Run) -> Iterator[Contradiction]:
     """Return bandwidths of a collective that do not follow from its size, its time and its ranks."""
-    size, ranks = number_of(run.cells.get("message_bytes")), number_of(run.cells.get("ranks"))
+    size, ranks = amount(run.cells.get("message_bytes")), amount(run.cells.get("ranks"))
     at = {name: _by_measure(run, name) for name in ("collective_time", "algbw", "busbw")}
     time, rate, bus = at.values()
     if rate is None or not _value(run.figures[rate]) > FEW_DIGITS:

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trnmodel.evidence.formats.documents import Document, Located
-from trnmodel.evidence.formats.runs import Refusal, Run, figures_of, number_of, run_of
+from trnmodel.evidence.formats.runs import Refusal, Run, amount, figures_of, number_of, run_of
 from trnmodel.evidence.spellings import KINDS
 from trnmodel.units import GB, GIB, US
 
 NCCL, NCCOM = "nccl-tests", "nccom-test"
+NEEDS = "instance kind_of_call ranks"
 COLLECTIVE, GPU_COLLECTIVE = "collective", "gpu-collective"
 PLACES = {"out_of_place": "out of place", "in_place": "in place"}
 PROGRAM = re.compile(
@@ -92,7 +93,7 @@ def _kind(name: str) -> str:
 
 def _message(kind: str, ranks: float, size: Any) -> dict[str, Any]:
     """Return the cells that say which collective a line is of: kind, ranks and bytes, those that are known."""
-    size_bytes = number_of(size)
+    size_bytes = amount(size)
     known = {"kind_of_call": kind, "ranks": ranks, "message_bytes": size_bytes}
     cells = {name: x for name, x in known.items() if x and x == x}
     ranked = f" {ranks:g} ranks" if ranks > 0 else ""
@@ -105,7 +106,7 @@ def _line(
     """Return the figures of a line of a table by the tool's name of the figure and its statistic."""
     cells = {**shared, **_message(str(shared.get("kind_of_call", "")), number_of(shared.get("ranks")), size)}
     cells |= {"note": note} if note else {}
-    if not number_of(size) > 0:
+    if not amount(size) > 0:
         return run_of(tool, line, cells, [Refusal(line, "size", "the size of the message is no number above 0")])
     unit = _nccom_unit(number_of(size), columns) if tool == NCCOM else "GB/s"
     figures = [
@@ -127,7 +128,7 @@ def _nccom_unit(size_bytes: float, columns: Mapping[str, Mapping[str, Any]]) -> 
 
 def _nccl_shared(program: str, ranks: float, devices: Sequence[str], hosts: int, version: str) -> dict[str, Any]:
     """Return the cells that all lines of a run of nccl-tests share."""
-    cells: dict[str, Any] = {"kind": GPU_COLLECTIVE, "phase": "collective", "engine": "nccl"}
+    cells: dict[str, Any] = {"kind": GPU_COLLECTIVE, "phase": "collective", "engine": "nccl", "needs": NEEDS}
     cells |= {"kind_of_call": _kind(program)} if program else {}
     cells |= {"ranks": ranks, "n_cores_used": ranks} if ranks > 0 else {}
     cells |= {"instance": devices[0]} if devices and devices[0] else {}
@@ -243,7 +244,7 @@ def _nccl_line(number: int, header: list[str], cells: list[str], shared: Mapping
 def _nccom_shared(command: str) -> dict[str, Any]:
     """Return the cells that a command of nccom-test states: collective, ranks and machines."""
     operation, workers, nodes = OPERATION.search(command), WORKERS.search(command), NODES.search(command)
-    cells: dict[str, Any] = {"kind": COLLECTIVE, "phase": "collective", "engine": NCCOM}
+    cells: dict[str, Any] = {"kind": COLLECTIVE, "phase": "collective", "engine": NCCOM, "needs": NEEDS}
     cells |= {"kind_of_call": _kind(operation[1])} if operation else {}
     cells |= {"ranks": float(workers[1])} if workers else {}
     return cells | ({"machines": float(nodes[1])} if nodes and int(nodes[1]) > 1 else {})

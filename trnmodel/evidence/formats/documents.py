@@ -171,6 +171,6 @@ def _why(of: Document, error: Exception) -> str:
     if isinstance(error, TwiceError):
         return f"the key {str(error)[:100]!r} is given more than once"
     if isinstance(error, json.JSONDecodeError):
-        end = "; the text ends early" if error.pos >= len(of.text.rstrip()) else ""
+        end = "" if of.text.rstrip().endswith(("}", "]")) else "; the text ends early"
         return f"no JSON at line {of.line(error.pos)}: {error.msg}{end}"
     return "no JSON: a number or its nesting is beyond what is read"

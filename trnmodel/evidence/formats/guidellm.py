@@ -15,6 +15,7 @@ from trnmodel.evidence.formats.runs import (
     Figure,
     Refusal,
     Run,
+    amount,
     figures_of,
     found_at,
     meanings,
@@ -59,7 +60,7 @@ def runs(of: Document) -> Iterator[Run | Refusal]:
 
 def _run(of: Document, report: Mapping[str, Any], values: Mapping[str, Any], name: str) -> Run:
     metrics = values["metrics"]
-    requests = number_of(found_at(metrics, "request_totals.successful"))
+    requests = amount(found_at(metrics, "request_totals.successful"))
     lengths = {
         "input_len": _mean(metrics, "prompt_token_count"),
         "output_len": _mean(metrics, "output_token_count"),
@@ -86,7 +87,7 @@ def _figures(of: Document, metrics: Mapping[str, Any], key: str) -> Iterator[Fig
         if name == "median" and "p50" in flat:
             continue
         where = done.get("percentiles") if name not in done else done
-        yield from figures_of(TOOL, key, {of_name: value}, of.line_of(where, name))
+        yield from figures_of(TOOL, key, {"" if key in RATES else of_name: value}, of.line_of(where, name))
 
 
 def _renamed(name: str) -> str:
@@ -104,7 +105,7 @@ def _renamed(name: str) -> str:
 
 
 def _mean(metrics: Mapping[str, Any], key: str) -> float:
-    return number_of(found_at(metrics, f"{key}.successful.mean"))
+    return amount(found_at(metrics, f"{key}.successful.mean"))
 
 
 def _model(report: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trnmodel.evidence.formats.documents import Document, Located
-from trnmodel.evidence.formats.runs import Figure, Refusal, Run, figures_of, number_of, run_of, stated_in
+from trnmodel.evidence.formats.runs import Figure, Refusal, Run, amount, figures_of, number_of, run_of, stated_in
 from trnmodel.evidence.formats.vllm_bench import SERVED, load
 
 TOOL = "inferencex"
@@ -47,10 +47,10 @@ def _is_true(value: Any) -> bool:
 def _gpus(values: Mapping[str, Any]) -> dict[str, float]:
     """Return over how many GPUs each rate is shared out; NaN where the file does not say it."""
     if _is_true(values.get("is_multinode")) or _is_true(values.get("disagg")):
-        prefill, decode = (number_of(values.get(f"num_{name}_gpu")) for name in ("prefill", "decode"))
+        prefill, decode = (amount(values.get(f"num_{name}_gpu")) for name in ("prefill", "decode"))
         every = prefill + decode
         return {"tput_per_gpu": every, "output_tput_per_gpu": decode or every, "input_tput_per_gpu": prefill}
-    degrees = (number_of(values.get(name, one)) for name, one in (("tp", None), ("pp", 1), ("pcp_size", 1)))
+    degrees = (amount(values.get(name, one)) for name, one in (("tp", None), ("pp", 1), ("pcp_size", 1)))
     gpus = 1.0
     for degree in degrees:
         gpus *= degree
@@ -74,9 +74,21 @@ def _run(of: Document, values: Located) -> Run:
     return run_of(TOOL, of.line(values.at), cells, figures)
 
 
+def _slowest(name: str) -> str:
+    """Return the percentile of speeds that one over a percentile of times is: one over the 99th is the first.
+
+    Examples
+    --------
+    >>> _slowest("p99"), _slowest("mean"), _slowest("p99.9")
+    ('p1', 'mean', 'p0.1')
+    """
+    percentile = number_of(name.removeprefix("p"))
+    return f"p{100 - percentile:.4g}" if percentile > 0 else name
+
+
 def _figures(line: int, key: str, value: Any, gpus: Mapping[str, float]) -> Iterator[Figure | Refusal]:
     if hit := TIMED.fullmatch(key):
-        yield from figures_of(TOOL, hit[2], {hit[1]: value}, line)
+        yield from figures_of(TOOL, hit[2], {_slowest(hit[1]) if hit[2] == "intvty" else hit[1]: value}, line)
     elif key in RATES and gpus[key] > 0:
         yield from figures_of(TOOL, key, {"": value}, line, scale=gpus[key])
     elif key in RATES:

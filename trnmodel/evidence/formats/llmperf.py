@@ -11,7 +11,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trnmodel.evidence.formats.documents import Document, Located
-from trnmodel.evidence.formats.runs import Figure, Refusal, Run, figures_of, meanings, number_of, run_of, stated_in
+from trnmodel.evidence.formats.runs import (
+    Figure,
+    Refusal,
+    Run,
+    amount,
+    figures_of,
+    meanings,
+    number_of,
+    run_of,
+    stated_in,
+)
 from trnmodel.evidence.formats.vllm_bench import SERVED, load
 
 TOOL = "llmperf"
@@ -48,14 +58,14 @@ def _run(of: Document, values: Located) -> Run:
         del cells["scheduling"]  # it always runs a number of clients, which the file does not state
     for key, column in LENGTHS.items():
         asked = f"mean_{column.partition('_')[0]}_tokens"
-        length = number_of(values.get(f"results_{key}_mean", values.get(asked)))
+        length = amount(values.get(f"results_{key}_mean", values.get(asked)))
         cells |= {column: length} if length >= 1 else {}
     figures = [
         one
         for key, value in values.items()
         for one in _figures(key.removeprefix("results_"), value, of.line_of(values, key))
     ]
-    totals = {"requests": number_of(values.get("results_num_completed_requests"))}
+    totals = {"requests": amount(values.get("results_num_completed_requests"))}
     return run_of(TOOL, of.line(values.at), cells, figures, str(values.get("timestamp", "")), totals)
 
 

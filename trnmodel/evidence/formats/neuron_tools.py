@@ -24,6 +24,7 @@ from trnmodel.evidence.formats.runs import (
 
 PROFILE, MONITOR = "neuron-profile", "neuron-monitor"
 PROFILED = "inference-LLM-profile"
+NEEDS = "workload instance phase batch tp|n_cores_used"
 SHARES = ("mfu_estimated_percent", "mbu_estimated_percent")
 ALL_OF_IT = 1.0  # the largest share; a summary whose attainable share is larger prints per cent
 LATENCIES = ("device_latency", "total_latency")
@@ -75,7 +76,7 @@ def _profile(of: Document, name: str, values: Mapping[str, Any]) -> Run:
         for one in figures_of(PROFILE, key, {"": values[key]}, of.line_of(values, key), unit)
     ]
     line = of.line(getattr(values, "at", 0))
-    cells = stated_in(PROFILE, values) | {"kind": PROFILED, "needs": "phase batch tp|n_cores_used"}
+    cells = stated_in(PROFILE, values) | {"kind": PROFILED, "needs": NEEDS}
     return run_of(PROFILE, line, cells, figures, name)
 
 
@@ -97,7 +98,7 @@ def _report(of: Document, values: Mapping[str, Any], number: int) -> Iterator[Ru
 
 def _application(of: Document, values: Mapping[str, Any], cells: dict[str, Any], name: str) -> Run:
     cores = found_at(values, "report.neuroncore_counters.neuroncores_in_use")
-    cells |= {"kind": PROFILED, "needs": "phase batch tp|n_cores_used"}
+    cells |= {"kind": PROFILED, "needs": NEEDS}
     if isinstance(cores, Mapping) and cores:
         cells["n_cores_used"] = len(cores) * max(number_of(cells.get("lnc", 1)), 1)
     sources: dict[str, Any] = {

@@ -92,7 +92,7 @@ def _lines(of: Document) -> Iterator[Run | Refusal]:
 
 def _run(values: Mapping[str, Any], line_of: Any, line: int) -> Run:
     prefix = _prefix(values) or ""
-    cells = stated_in(TOOL, values) | {"scheduling": "static", "needs": "tp|n_cores_used"}
+    cells = stated_in(TOOL, values) | {"scheduling": "static", "needs": "workload instance tp|n_cores_used"}
     cells["kind"] = _kind(values, prefix)
     if cells["kind"] == TRAINING:
         cells.pop("batch", None)

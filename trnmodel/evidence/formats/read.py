@@ -141,9 +141,9 @@ def read_measurements(
     rows, refused, seen = list[dict[str, Any]](), list[dict[str, Any]](), dict[frozenset, str]()
     for path in [untrusted.as_path("paths", one) for one in several]:
         name = untrusted.printed(path)
-        for one in _read(document(path)):
-            for row in _rows(one, known, name, seen):
-                (refused if isinstance(row, Refusal) else rows).append(_placed(name, row))
+        read = [row for one in _read(document(path)) for row in _rows(one, known, name, seen)]
+        for row in read or [Refusal(1, FILE, "it holds no figure")]:
+            (refused if isinstance(row, Refusal) else rows).append(_placed(name, row))
         if len(rows) + len(refused) > MAX_ROWS:
             raise ValueError(f"paths={name}: more than {MAX_ROWS} figures; allowed are at most {MAX_ROWS} together")
     return Measurements(_table(rows, (*PLACE, *COLUMNS)), _table(refused, REFUSED))
@@ -222,11 +222,15 @@ def _contradicted(cells: Mapping[str, Any], stated: Mapping[str, Any]) -> str:
 
 
 def _with(cells: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the cells of a row with what a user states: blanks are filled, and names of a tool's own are replaced."""
+    """Return the cells of a row with what a user states: blanks are filled, and names of a tool's own are replaced.
+
+    What a tool's rows need is dropped where the user says that they are rows of another kind.
+    """
     blank = {name: value for name, value in stated.items() if name in REPLACED or not text(cells.get(name, ""))}
     day, release = text(cells.get("date_or_sdk", "")), text(stated.get("date_or_sdk", ""))
     both = {"date_or_sdk": f"{day} {release}"} if day and release and release not in day else {}
-    return {**cells, **blank, **both}
+    needs = {} if text(cells.get("kind", "")) == text({**cells, **blank}.get("kind", "")) else {"needs": ""}
+    return {**cells, **blank, **both, **needs}
 
 
 def _placed(name: str, row: dict[str, Any] | Refusal) -> dict[str, Any]:
@@ -242,4 +246,4 @@ def _table(rows: list[dict[str, Any]], first: Iterable[str]) -> pd.DataFrame:
 
     names = dict.fromkeys([*first, *(name for row in rows for name in row)])
     columns = {name: [row.get(name, "") for row in rows] for name in names}
-    return pd.DataFrame(columns, columns=list(names))
+    return pd.DataFrame(columns, columns=list(names), dtype=None if rows else object)

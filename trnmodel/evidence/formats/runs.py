@@ -171,6 +171,18 @@ def number_of(value: Any) -> float:
         return math.nan
 
 
+def amount(value: Any) -> float:
+    """Return a number of a file that a count or a length can be; NaN for anything else, infinity too.
+
+    Examples
+    --------
+    >>> amount("64"), amount(float("inf"))
+    (64.0, nan)
+    """
+    number = number_of(value)
+    return number if abs(number) <= HUGE else math.nan
+
+
 def found_at(values: Mapping[str, Any], path: str) -> Any:
     """Return what stands at a path of keys with dots between them, as one key or nested; None for nothing.
 

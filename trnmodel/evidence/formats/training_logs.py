@@ -16,6 +16,7 @@ from trnmodel.evidence.formats.runs import Figure, Refusal, Run, figures_of, num
 
 NEMO, MEGATRON = "nemo", "megatron"
 TRAINING = "training"
+NEEDS = "workload instance|system tp global_batch|batch seq|seq_len"
 NUMBER = r"([-+]?(?:\d[\d,]*\.?\d*(?:[eE][-+]?\d+)?|nan|inf))"
 STEP = re.compile(rf"\biteration\s+(\d+)\s*/\s*\d+\s*\|.*?elapsed time per iteration \(ms\):\s*{NUMBER}", re.I)
 FLOPS = re.compile(rf"throughput per GPU \(TFLOP/s/GPU\):\s*{NUMBER}", re.I)
@@ -103,7 +104,7 @@ def _megatron(number: int, text: str, hit: re.Match[str], cells: dict[str, Any])
             yield from figures_of(MEGATRON, "tflops", {"": flops[1]}, number)
 
     batch = BATCH.search(text)
-    shared = {**cells, "kind": TRAINING, "phase": "train", "needs": "tp global_batch|batch seq|seq_len"}
+    shared = {**cells, "kind": TRAINING, "phase": "train", "needs": NEEDS}
     shared |= {"global_batch": float(batch[1])} if batch else {}
     return run_of(MEGATRON, number, shared, read(), f"iteration {hit[1]}")
 
@@ -123,7 +124,7 @@ def _nemo(number: int, text: str, cells: dict[str, Any]) -> Run:
 
     name = f"step {bar[1]}" if bar and not timing else f"step {next(x for x in place.groups() if x)}" if place else ""
     batch = SAMPLES.search(text)
-    shared = {**cells, "kind": TRAINING, "phase": "train", "needs": "tp global_batch|batch seq|seq_len"}
+    shared = {**cells, "kind": TRAINING, "phase": "train", "needs": NEEDS}
     shared |= {"global_batch": float(batch[1])} if batch else {}
     return run_of(NEMO, number, shared, read(), name)
 

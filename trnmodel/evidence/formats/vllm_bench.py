@@ -12,14 +12,24 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trnmodel.evidence.formats.documents import Document, Located
-from trnmodel.evidence.formats.runs import Figure, Refusal, Run, figures_of, meanings, number_of, run_of, stated_in
+from trnmodel.evidence.formats.runs import (
+    Figure,
+    Refusal,
+    Run,
+    amount,
+    figures_of,
+    meanings,
+    number_of,
+    run_of,
+    stated_in,
+)
 
 TOOL = "vllm-bench"
 SERVED = {
     "kind": "inference-LLM-serving",
     "served": "yes",
     "server": "yes",
-    "needs": "tp|n_cores_used",
+    "needs": "workload instance tp|n_cores_used",
 }  # of every such tool
 TIMED = re.compile(r"(mean|median|p\d+(?:\.\d+)?)_(ttft|tpot|itl|e2el)_ms")
 TOTALS = {
@@ -57,7 +67,7 @@ def runs(of: Document) -> Iterator[Run | Refusal]:
 
 
 def _run(of: Document, values: Located) -> Run:
-    totals = {name: number_of(values.get(key)) for key, name in TOTALS.items()}
+    totals = {name: amount(values.get(key)) for key, name in TOTALS.items()}
     line = of.line(values.at)
     cells = stated_in(TOOL, values) | SERVED
     cells |= {"requests": totals["requests"]} if totals["requests"] > 0 else {}
