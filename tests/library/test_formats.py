@@ -1,4 +1,4 @@
-"""Files of benchmark tools: what is read of them, what is refused, and that no file raises anything but a clear error."""
+"""Files of benchmark tools: what is read of them, what is refused, and that no file raises but a clear error."""
 
 import json
 import re
@@ -287,6 +287,89 @@ def test_a_unit_that_cannot_be_is_refused(tmp_path):
     assert row_of(written(tmp_path, "b.json", seconds), metric="TTFT mean")["value"] == pytest.approx(3000.0)
 
 
+def test_versions_of_files_that_nobody_has_looked_at_are_refused(tmp_path):
+    """Meanings change between versions; guidellm's `time_per_output_token_ms` left the first token out up to 0.3."""
+    for path, change in (
+        (GUIDELLM, {"metadata": {"version": 3}}),
+        (GUIDELLM, {"metadata": {}}),
+        (LLMPERF, {"version": "2031-01-01"}),
+        (FILES / "nccl.json", {"version": 9}),
+    ):
+        ((_, _, reason),) = reasons(written(tmp_path, "new.json", changed(path, **change)))
+        assert "is unknown" in reason
+    old = changed(GUIDELLM)
+    del old["metadata"]
+    old["benchmarks"][0] = {**old["benchmarks"][0], "args": {"strategy": {"type_": "synchronous"}}}
+    metrics = {row["metric"] for row in rows_of(written(tmp_path, "old.json", old), run="benchmark 1")}
+    assert "TPOT mean" in metrics
+    assert not any("with the first" in metric for metric in metrics)
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"duration": 0.0}, "64 requests were completed in 0 s"),
+        ({"completed": 640}, "640 requests were completed of 64 that were sent"),
+        ({"model_id": {"a": 1}}, "model_id: {'a': 1} is no text and no number"),
+    ],
+)
+def test_a_run_that_cannot_be_is_refused_whole(tmp_path, values, reason):
+    path = written(tmp_path, "run.json", changed(VLLM, **values))
+    assert not len(tm.read_measurements(path).rows)
+    assert all(reason in why for _, _, why in reasons(path))
+
+
+def test_shares_of_a_profile_and_its_time_hold_together(tmp_path):
+    summary = json.loads((FILES / "neuron_profile.json").read_text())["n_1f2e3d"]
+    odd = written(tmp_path, "a.json", {"n": {**summary, "mfu_estimated_percent": 41.2}})
+    assert [figure for _, figure, _ in reasons(odd)] == ["mfu_estimated_percent"]
+    slow = {"tensor_engine_active_time": 0.00001, "tensor_engine_active_time_percent": 0.5}
+    assert "total_time is 0.0088" in reasons(written(tmp_path, "b.json", {"n": {**summary, **slow}}))[0][2]
+    busy = (FILES / "neuron_monitor.jsonl").read_text().replace("60.0", "420.0")
+    assert {figure for _, figure, _ in reasons(written(tmp_path, "c.jsonl", busy))} == {
+        "utilisation of NeuronCores mean"
+    }
+
+
+def test_scripts_of_nxd_print_a_step_and_a_running_mean(tmp_path):
+    log = "Namespace(seq_len=8192, tensor_parallel_size=32, use_zero1_optimizer=1)\nEpoch 0\n"
+    log += "step 1 step_time 60.4s throughput 5.5 seq/s step loss 11.7\n"
+    step = row_of(written(tmp_path, "nxd.log", log), metric="step time")
+    assert (step["value"], step["tp"], step["seq"], step["zero"], step["line"]) == (60.4, 32.0, 8192.0, 1.0, 3)
+    later = "LOG Mon Mar  2 10:10:07 2026 - (0, 1) step_loss : 10.4 learning_rate : 1.50e-06 throughput : 54.28 seq/s\n"
+    assert row_of(written(tmp_path, "later.log", later))["metric"] == "throughput (running mean)"
+
+
+def test_a_collective_that_returned_wrong_data_is_no_measurement(tmp_path):
+    text = (FILES / "nccl.txt").read_text().replace("174.14       0", "174.14       7")
+    assert reasons(written(tmp_path, "nccl.txt", text)) == [
+        (18, "out of place", "the collective returned 7 wrong values")
+    ]
+
+
+def test_bytes_of_another_alphabet_are_refused_with_their_line(tmp_path):
+    path = tmp_path / "latin.csv"
+    path.write_bytes(
+        (FILES / "own.csv").read_text().replace("8;bf16;TPOT;10.1", "8;caf\xe9;TPOT;10.1").encode("latin-1")
+    )
+    assert reasons(path) == [(3, "file", "the line is not UTF-8")]
+
+
+@pytest.mark.parametrize(
+    "text", [" " * 2**21, "[" + "1," * 10**6, "x" * 2**21, "Epoch " * 10**5, "size count type " * 10**5]
+)
+def test_long_lines_are_refused_in_bounded_time(tmp_path, text):
+    assert [len(reasons(written(tmp_path, f"a{suffix}", text))) for suffix in (".log", ".json", ".csv")] == [1, 1, 1]
+
+
+def test_a_speculated_run_and_one_whose_rate_changes_are_not_asked(tmp_path):
+    drafts, ramp = ({"spec_decode_num_drafts": 9}, "a draft"), ({"ramp_up_strategy": "linear"}, "the rate of arrivals")
+    for change, words in (drafts, ramp):
+        rows = tm.read_measurements(written(tmp_path, "run.json", changed(VLLM, **change)), MACHINE).rows
+        judged = tm.validate(rows[~rows.metric.str.startswith("TTFT")])  # a first token has no draft
+        assert judged.skipped.str.contains(words).all()
+
+
 def test_the_same_figure_counts_once(tmp_path):
     line = json.dumps(json.loads(VLLM.read_text()))
     twice = tm.read_measurements(written(tmp_path, "twice.json", f"{line}\n{line}\n"))
@@ -394,6 +477,8 @@ def test_json_and_csv_hold_every_row(tmp_path):
     assert status == 0
     assert len(data["rows"]) == len(table) == 12
     assert all(len(row["nearest"]) == 5 for row in data["rows"])
+    call(written(tmp_path, "f.json", changed(VLLM, model_id="=1+1")), "-o", target)
+    assert set(pd.read_csv(target).workload) == {"'=1+1"}
     assert {"file", "line", "predicted", "low", "high", "inside", "basis", "missing"} <= {*table}
     assert data["summary"]["predicted"] == 12
     assert data["summary"]["refused"] == len(data["refused"]) == 0

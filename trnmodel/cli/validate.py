@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from trnmodel.evidence.formats.read import Measurements
 
+FORMULA = ("=", "+", "@", "-", "\t", "\r")  # how a formula of a spreadsheet begins
 FEW = 12  # predicted rows that are printed one by one; of more there is a table of groups
 REASONS = 12  # reasons that are listed
 NEAREST = 5
@@ -102,7 +103,7 @@ def validate(
         models = {own.id: own} if own is not None and own.path else None
         table = judged(trnmodel.validate(measured.rows, models))
         if output is not None:
-            table.to_csv(output, index=False, lineterminator="\n")
+            inert(table).to_csv(output, index=False, lineterminator="\n")
         for sentence in terminal.read_as(ctx):
             say(sentence, error=as_json)
         if as_json:
@@ -126,6 +127,15 @@ def judged(table: pd.DataFrame) -> pd.DataFrame:
     value = pd.to_numeric(table.value, errors="coerce")
     inside = (table.low <= value) & (value <= table.high)
     return table.assign(inside=inside.map({True: "yes", False: "no"}).where(table.skipped == "", ""))
+
+
+def inert(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table whose texts no spreadsheet takes for a formula: an apostrophe stands before such a text."""
+
+    def plain(cell: Any) -> Any:
+        return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA) else cell
+
+    return table.map(plain)
 
 
 def figures(table: pd.DataFrame) -> dict[str, Any]:

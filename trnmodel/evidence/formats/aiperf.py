@@ -29,7 +29,7 @@ from trnmodel.evidence.formats.runs import (
 from trnmodel.evidence.formats.vllm_bench import SERVED, load
 
 TOOL = "aiperf"
-HEADER = re.compile(r"^\"?metric\"?,\"?(avg|min)\"?,", re.IGNORECASE)
+HEADER = re.compile(r"^\"?metric\"?,\"?(avg|min|value)\b", re.IGNORECASE)
 NAMED = re.compile(r"(?P<name>.*?)\s*(?:\((?P<unit>[^()]*)\))?")
 TIMES = {"ns": ("us", 1e-3), "us": ("us", 1.0), "ms": ("ms", 1.0), "s": ("s", 1.0), "sec": ("s", 1.0)}
 UNITS: Mapping[str, Mapping[str, tuple[str, float]]] = {  # as they print them, by the unit of the table
@@ -83,6 +83,8 @@ def _run(line: int, values: Mapping[str, Any], line_of: Any) -> Run:
         for key in meanings(TOOL)
         for one in _figures(key, values.get(key), lambda name, key=key: line_of(key, name))
     ]
+    if values.get("was_cancelled") is True:
+        cells["note"] = "the run was cancelled before its end"
     name = str(values.get("start_time", ""))
     if day := re.match(r"20\d\d-\d\d-\d\d", name):
         cells["date_or_sdk"] = day[0]

@@ -13,11 +13,13 @@ from typing import NamedTuple
 from trnmodel.arguments import TINY
 from trnmodel.evidence.cells import number
 from trnmodel.evidence.formats.collective_tests import NCCOM
-from trnmodel.evidence.formats.runs import Figure, Refusal, Run, amount, number_of
+from trnmodel.evidence.formats.runs import ODD, Figure, Refusal, Run, amount, number_of
 from trnmodel.formulas.bounds import busbw_factor
 from trnmodel.units import GB, GIB, MINUTE, MS, US, format_digits
 
+FAR = 1.25  # times by which tokens may differ from requests times their mean length, which are of one run
 NEAR = 0.02  # of a rate, by which its counts over the duration may differ from it
+MOST_BUS = 2.0  # bus over algorithm bandwidth of an all-reduce among endless ranks
 ROUNDED = 0.05  # of a bandwidth, by which size over time may differ from it
 FEW_DIGITS = 0.5  # GB/s or us below which two printed decimals say too little
 IN_FLIGHT = 1.05  # times the clients of a closed loop, which no more requests can be in flight than
@@ -44,6 +46,8 @@ def checked(run: Run) -> tuple[list[Figure], list[Refusal]]:
     >>> len(read), refused[0].reason
     (0, 'the run contradicts itself: TTFT p50 is 9, above its TTFT p99 of 4')
     """
+    if odd := run.cells.get(ODD) or _impossible(run):
+        return [], [Refusal(one.line, one.name, f"the run is not read: {odd}") for one in run.figures]
     reasons: dict[int, str] = {}
     for one in _contradictions(run):
         for place in one.places:
@@ -62,6 +66,14 @@ def _contradictions(run: Run) -> Iterator[Contradiction]:
     yield from _in_flight(run)
     yield from _waits(run.figures)
     yield from _bandwidths(run)
+
+
+def _impossible(run: Run) -> str:
+    """Return why no figure of a run can hold: it took no time, or completed more than was sent."""
+    requests, sent, duration_s = (run.totals.get(name, math.nan) for name in ("requests", "sent", "duration_s"))
+    if requests > 0 and duration_s <= 0:
+        return f"{requests:g} requests were completed in {duration_s:g} s"
+    return f"{requests:g} requests were completed of {sent:g} that were sent" if requests > sent else ""
 
 
 def _value(figure: Figure) -> float:
@@ -127,9 +139,23 @@ def _rates(run: Run) -> Iterator[Contradiction]:
         if abs(_value(run.figures[place]) / expected - 1) > NEAR:
             why = f"{_said(run.figures[place])}, and its counts over its duration are {format_digits(expected, 4)}"
             yield Contradiction((place,), why)
+    yield from _tokens_of_requests(run)
     part, whole = (_by_measure(run, name) for name in ("generated_rate", "total_rate"))
     if part is not None and whole is not None and _value(run.figures[part]) > _value(run.figures[whole]) * (1 + NEAR):
         yield _above(run.figures, part, whole)
+
+
+def _tokens_of_requests(run: Run) -> Iterator[Contradiction]:
+    """Return rates of requests and of generated tokens that do not differ by the length of an answer."""
+    requests, tokens = (_by_measure(run, name) for name in ("request_rate", "generated_rate"))
+    length = amount(run.cells.get("output_len"))
+    if requests is None or tokens is None or not length >= 1 or run.totals.get("duration_s", 0.0) > 0:
+        return  # counts and duration say more
+    per_s = _value(run.figures[requests]) / (MINUTE if run.figures[requests].cells["unit"].endswith("/min") else 1.0)
+    if not 1 / FAR < per_s * length / _value(run.figures[tokens]) < FAR:
+        said = _said(run.figures[requests])
+        why = f"{_said(run.figures[tokens])}, and {said} with {format_digits(length, 4)} tokens each"
+        yield Contradiction((requests, tokens), why)
 
 
 def _in_flight(run: Run) -> Iterator[Contradiction]:
@@ -183,9 +209,15 @@ def _bandwidths(run: Run) -> Iterator[Contradiction]:
             yield Contradiction(tuple(place for place in at.values() if place is not None), why)
             return
     kind = str(run.cells.get("kind_of_call", ""))
-    if bus is None or not ranks >= 2 or kind not in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all"):
+    if bus is None:
+        return
+    if _value(run.figures[bus]) > MOST_BUS * (1 + ROUNDED) * _value(run.figures[rate]):
+        yield Contradiction((rate, bus), f"{_said(run.figures[bus])}, more than twice its algbw, as of no collective")
+        return
+    if run.tool == NCCOM or not ranks >= 2 or kind not in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all"):
         return
     factor = float(busbw_factor(kind, ranks))
-    if abs(_value(run.figures[bus]) / _value(run.figures[rate]) / factor - 1) > ROUNDED and run.tool != NCCOM:
+    ratio = _value(run.figures[bus]) / _value(run.figures[rate])
+    if abs(ratio / factor - 1) > ROUNDED:
         why = f"busbw over algbw is not {format_digits(factor, 4)}, as that of {kind} among {ranks:g} ranks is"
         yield Contradiction((rate, bus), why)

@@ -18,6 +18,7 @@ from trnmodel.evidence.spellings import KINDS
 from trnmodel.units import GB, GIB, US
 
 NCCL, NCCOM = "nccl-tests", "nccom-test"
+NCCL_JSON = 3  # the last version of the file that was looked at
 NEEDS = "instance kind_of_call ranks"
 COLLECTIVE, GPU_COLLECTIVE = "collective", "gpu-collective"
 PLACES = {"out_of_place": "out of place", "in_place": "in place"}
@@ -106,6 +107,10 @@ def _line(
     """Return the figures of a line of a table by the tool's name of the figure and its statistic."""
     cells = {**shared, **_message(str(shared.get("kind_of_call", "")), number_of(shared.get("ranks")), size)}
     cells |= {"note": note} if note else {}
+    wrong = amount(columns.get("#wrong", {}).get(""))
+    if wrong > 0:
+        return run_of(tool, line, cells, [Refusal(line, note, f"the collective returned {wrong:g} wrong values")])
+    columns = {name: values for name, values in columns.items() if name != "#wrong"}
     if not amount(size) > 0:
         return run_of(tool, line, cells, [Refusal(line, "size", "the size of the message is no number above 0")])
     unit = _nccom_unit(number_of(size), columns) if tool == NCCOM else "GB/s"
@@ -137,6 +142,9 @@ def _nccl_shared(program: str, ranks: float, devices: Sequence[str], hosts: int,
 
 
 def _nccl_json(of: Document, values: Located) -> Iterator[Run | Refusal]:
+    if amount(values.get("version")) > NCCL_JSON:
+        yield Refusal(of.line(values.at), NCCL, f"version {values['version']} is unknown; read are up to {NCCL_JSON}")
+        return
     config: Any = values.get("config") if isinstance(values.get("config"), Mapping) else {}
     arguments = " ".join(str(one) for one in values.get("args") or [] if isinstance(one, str))
     program = PROGRAM.search(arguments)
@@ -146,7 +154,8 @@ def _nccl_json(of: Document, values: Located) -> Iterator[Run | Refusal]:
     hosts = len({one.get("hostname") for one in first})
     code = number_of(values.get("nccl_version"))
     version = f"{code // 10000:.0f}.{code // 100 % 100:.0f}.{code % 100:.0f}" if code >= 10000 else ""
-    shared = _nccl_shared(program[1] if program else "", float(len(first)), names, hosts, version)
+    ranks = max(float(len(first)), amount(config.get("nthreads")) * amount(config.get("ngpus")) * max(hosts, 1))
+    shared = _nccl_shared(program[1] if program else "", ranks, names, hosts, version)
     for one in values["results"]:
         at = of.line(getattr(one, "at", values.at))
         if not isinstance(one, Mapping):
@@ -155,7 +164,7 @@ def _nccl_json(of: Document, values: Located) -> Iterator[Run | Refusal]:
         for place, note in PLACES.items():
             if isinstance(body := one.get(place), Mapping):
                 line = of.line(getattr(body, "at", values.at))
-                keys = {"time": "time", "cpu_time": "cputime", "alg_bw": "algbw", "bus_bw": "busbw"}
+                keys = {"time": "time", "cpu_time": "cputime", "alg_bw": "algbw", "bus_bw": "busbw", "nwrong": "#wrong"}
                 columns = {ours: {"": body[key]} for key, ours in keys.items() if key in body}
                 yield _line(NCCL, line, shared | _type(one.get("type")), one.get("size"), columns, note)
 
@@ -234,7 +243,7 @@ def _nccl_line(number: int, header: list[str], cells: list[str], shared: Mapping
         return
     row = dict(zip(header[: starts[0]], cells, strict=False)) if starts else {}
     for start, note in zip(starts, PLACES.values(), strict=False):
-        columns = dict(zip(header[start : start + 3], ({"": cell} for cell in cells[start : start + 3]), strict=False))
+        columns = dict(zip(header[start : start + 4], ({"": cell} for cell in cells[start : start + 4]), strict=False))
         if len(columns) < 3:
             yield Refusal(number, NCCL, f"{len(cells)} columns of {len(header)}: the figures {note} are missing")
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ MAX_FILE_BYTES = 64 * MIB
 DEEPEST = 64  # levels of a JSON text
 MAX_YAML_BYTES = MIB
 PLACED_BYTES = 8 * MIB  # of a JSON text whose objects are placed: beyond it a value's figures have the value's line
+LONGEST_HEADER = 500_000  # characters of the first line of a CSV file
 FILE, JSON_FILE = "file", "JSON"  # what a refusal is of, where no figure is read
 BLANK = re.compile(r"[\s\x00]*")
 
@@ -43,6 +45,7 @@ class Document:
 
     path: Path
     text: str
+    bad_line: int = 0  # first line that is no UTF-8; 0 where all are
 
     @cached_property
     def ends(self) -> NDArray:
@@ -94,7 +97,28 @@ def document(path: Path) -> Document:
     content = untrusted.content("paths", path, MAX_FILE_BYTES)
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise ValueError(f"paths={untrusted.printed(path)}: the file is UTF-16; allowed is UTF-8")
-    return Document(path, content.decode("utf-8-sig", errors="replace"))
+    try:
+        return Document(path, content.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        return Document(path, content.decode("utf-8-sig", errors="replace"), line)
+
+
+def csv_header(text: str, delimiter: str = ",") -> list[str]:
+    r"""Return the cells of the first line of a text; none where it is no line of CSV.
+
+    Examples
+    --------
+    >>> csv_header("a,b\n1,2"), csv_header("x" * 10**6)
+    (['a', 'b'], [])
+    """
+    first = text[:LONGEST_HEADER].partition("\n")[0]
+    if len(first) >= LONGEST_HEADER:
+        return []
+    try:
+        return next(csv.reader([first], delimiter=delimiter), [])
+    except csv.Error:
+        return []
 
 
 def yaml_values(of: Document) -> Document:

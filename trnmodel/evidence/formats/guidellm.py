@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from trnmodel.arguments import shown
 from trnmodel.evidence.formats.documents import Document
 from trnmodel.evidence.formats.runs import (
     Figure,
@@ -29,6 +30,8 @@ from trnmodel.evidence.formats.vllm_bench import SERVED, load
 TOOL = "guidellm"
 MODELS = ("config.backend.model", "spec.backend.model", "args.model", "config.spec.backend.model")
 STRATEGIES = ("config.strategy", "args.strategy", "scheduler.strategy")
+VERSIONS = (1, 2)  # of a report
+WITH_FIRST = "time_per_output_token_ms"  # which up to 0.3 left the first token out, under the same name
 RATES = ("requests_per_second", "output_tokens_per_second", "tokens_per_second", "prompt_tokens_per_second")
 MEAN = ("mean",)  # of a rate: its percentiles are those of moments
 
@@ -47,8 +50,8 @@ def runs(of: Document) -> Iterator[Run | Refusal]:
     """Return the benchmarks of a report."""
     yield from of.broken
     for report in of.objects:
-        if not _is_report(report):
-            yield Refusal(of.line(report.at), TOOL, "no report of guidellm: it has no list of benchmarks")
+        if odd := _unknown(report):
+            yield Refusal(of.line(report.at), TOOL, odd)
             continue
         for number, one in enumerate(report["benchmarks"], start=1):
             if isinstance(one, Mapping) and isinstance(one.get("metrics"), Mapping):
@@ -56,6 +59,22 @@ def runs(of: Document) -> Iterator[Run | Refusal]:
             else:
                 at = getattr(one, "at", report.at)
                 yield Refusal(of.line(at), f"benchmark {number}", "it has no metrics")
+
+
+def _unknown(report: Mapping[str, Any]) -> str:
+    """Return why a report is not read: it is none, or of a version whose meanings nobody has looked at here.
+
+    Reports of before December 2025 (0.5.0) have no version; they hold `args`, which later ones do not.
+    """
+    if not _is_report(report):
+        return "no report of guidellm: it has no list of benchmarks"
+    version = found_at(report, "metadata.version")
+    if version in VERSIONS and not isinstance(version, bool):
+        return ""
+    old = "args" in report or any(isinstance(one, Mapping) and "args" in one for one in report["benchmarks"])
+    if version is None and old:
+        return ""
+    return f"metadata.version {shown(version)} of the report is unknown; read are {', '.join(map(str, VERSIONS))}"
 
 
 def _run(of: Document, report: Mapping[str, Any], values: Mapping[str, Any], name: str) -> Run:
@@ -66,11 +85,14 @@ def _run(of: Document, report: Mapping[str, Any], values: Mapping[str, Any], nam
         "output_len": _mean(metrics, "output_token_count"),
     }
     cells: dict[str, Any] = {**SERVED}
+    labels = found_at(report, "config.metadata.labels")
+    cells |= stated_in(TOOL, labels) if isinstance(labels, Mapping) else {}
     cells |= stated_in(TOOL, values) | _model(report, values) | _load(values)
     cells |= {column: length for column, length in lengths.items() if length >= 1}
     cells |= {"requests": requests} if requests > 0 else {}
     line = of.line(getattr(values, "at", 0))
-    figures = [one for key in meanings(TOOL) for one in _figures(of, metrics, key)]
+    keys = [key for key in meanings(TOOL) if not (key == WITH_FIRST and "args" in values)]
+    figures = [one for key in keys for one in _figures(of, metrics, key)]
     none = Refusal(line, name, "no request succeeded: it has no figures of the status successful")
     return run_of(TOOL, line, cells, figures or [none], name, {"requests": requests})
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from trnmodel.arguments import shown
 from trnmodel.evidence.formats.documents import Document, Located
 from trnmodel.evidence.formats.runs import (
     Figure,
@@ -25,6 +26,8 @@ from trnmodel.evidence.formats.runs import (
 from trnmodel.evidence.formats.vllm_bench import SERVED, load
 
 TOOL = "llmperf"
+VERSION = "2023-08-31"  # of a summary
+ONE_REQUEST = {"ttft_s", "end_to_end_latency_s", "error_code"}  # of the file of single requests beside a summary
 LENGTHS = {"number_input_tokens": "input_len", "number_output_tokens": "output_len"}
 RATES = ("mean_output_throughput_token_per_s", "num_completed_requests_per_min")
 STATISTIC = re.compile(r"_(?:quantiles_)?(mean|min|max|p\d+)")
@@ -32,7 +35,7 @@ STATISTIC = re.compile(r"_(?:quantiles_)?(mean|min|max|p\d+)")
 
 def recognises(of: Document) -> bool:
     """Return whether a text holds a summary of this tool."""
-    return any(_is_summary(one) for one in of.objects)
+    return any(_is_summary(one) or one.keys() >= ONE_REQUEST for one in of.objects)
 
 
 def _is_summary(values: Mapping[str, Any]) -> bool:
@@ -44,11 +47,16 @@ def _is_summary(values: Mapping[str, Any]) -> bool:
 def runs(of: Document) -> Iterator[Run | Refusal]:
     """Return the summaries of a text."""
     yield from of.broken
+    if any(one.keys() >= ONE_REQUEST for one in of.objects):
+        yield Refusal(1, TOOL, "single requests and no statistics; the file ..._summary.json beside it is read")
+        return
     for one in of.objects:
-        if _is_summary(one):
-            yield _run(of, one)
-        else:
+        if not _is_summary(one):
             yield Refusal(of.line(one.at), TOOL, "no summary of LLMPerf: it has no key results_...")
+        elif one.get("version", VERSION) != VERSION:
+            yield Refusal(of.line(one.at), TOOL, f"version {shown(one['version'])} is unknown; read is {VERSION}")
+        else:
+            yield _run(of, one)
 
 
 def _run(of: Document, values: Located) -> Run:

@@ -25,7 +25,9 @@ from trnmodel.evidence.formats.runs import (
 PROFILE, MONITOR = "neuron-profile", "neuron-monitor"
 PROFILED = "inference-LLM-profile"
 NEEDS = "workload instance phase batch tp|n_cores_used"
-SHARES = ("mfu_estimated_percent", "mbu_estimated_percent")
+TENSOR = "tensor_engine_active_time"
+SHARES = ("mfu_estimated_percent", "hfu_estimated_percent", "mbu_estimated_percent", f"{TENSOR}_percent")
+FAR = 1.1  # times by which a time may differ from an engine's active time over its share
 ALL_OF_IT = 1.0  # the largest share; a summary whose attainable share is larger prints per cent
 LATENCIES = ("device_latency", "total_latency")
 
@@ -67,17 +69,31 @@ def runs(of: Document) -> Iterator[Run | Refusal]:
 
 def _profile(of: Document, name: str, values: Mapping[str, Any]) -> Run:
     attainable = number_of(values.get("mfu_max_achievable_estimated_percent"))
-    per_cent = attainable > ALL_OF_IT or any(number_of(values.get(key)) > ALL_OF_IT for key in SHARES)
+    shares = [x for key in SHARES if (x := number_of(values.get(key))) > 0]
+    per_cent = attainable > ALL_OF_IT or (bool(shares) and min(shares) > ALL_OF_IT)
     keys = [key for key in meanings(PROFILE) if key in values and not (key in SHARES and number_of(values[key]) == 0)]
     units = {key: "%" if per_cent and key in SHARES else "" for key in keys}
     figures = [
-        one
+        Refusal(of.line_of(values, key), key, odd) if (odd := _odd(values, key, per_cent)) else one
         for key, unit in units.items()
         for one in figures_of(PROFILE, key, {"": values[key]}, of.line_of(values, key), unit)
     ]
     line = of.line(getattr(values, "at", 0))
     cells = stated_in(PROFILE, values) | {"kind": PROFILED, "needs": NEEDS}
     return run_of(PROFILE, line, cells, figures, name)
+
+
+def _odd(values: Mapping[str, Any], key: str, per_cent: bool) -> str:
+    """Return why a figure of a summary cannot be: a share above all of it, or a time that its own shares contradict."""
+    value = number_of(values[key])
+    if key in SHARES and value > (100 if per_cent else 1):
+        return f"value: a share of {value:g}, and the other shares of the summary are at most {100 if per_cent else 1}"
+    if key == "total_time":
+        active, share = number_of(values.get(TENSOR)), number_of(values.get(f"{TENSOR}_percent"))
+        total = active / share * (100 if per_cent else 1) if share > 0 else value
+        if active > 0 and not 1 / FAR < value / total < FAR:
+            return f"the run contradicts itself: total_time is {value:g}, and {TENSOR} over its share is {total:.4g}"
+    return ""
 
 
 def _report(of: Document, values: Mapping[str, Any], number: int) -> Iterator[Run | Refusal]:
@@ -104,6 +120,7 @@ def _application(of: Document, values: Mapping[str, Any], cells: dict[str, Any],
     sources: dict[str, Any] = {
         key: found_at(values, f"report.execution_stats.latency_stats.{key}") for key in LATENCIES
     }
+    sources["utilisation"] = _utilisation(cores)
     used = found_at(values, "report.memory_used.neuron_runtime_used_bytes")
     sources["neuron_device"] = (
         {"": used["neuron_device"]} if isinstance(used, Mapping) and used.get("neuron_device") else None
@@ -112,9 +129,23 @@ def _application(of: Document, values: Mapping[str, Any], cells: dict[str, Any],
     return run_of(MONITOR, of.line(getattr(values, "at", 0)), cells, figures, name)
 
 
+def _utilisation(cores: Any) -> dict[str, float] | None:
+    """Return the mean utilisation of the cores in use; infinity where one is busy for more than all of the time."""
+    shares = (
+        [number_of(one.get("neuroncore_utilization")) for one in cores.values() if isinstance(one, Mapping)]
+        if (isinstance(cores, Mapping))
+        else []
+    )
+    if not shares or any(x != x for x in shares):
+        return None
+    return {"mean": sum(shares) / len(shares) if max(shares) <= 100 else float("inf")}
+
+
 def _of_source(of: Document, key: str, statistics: Any, used: Any) -> Iterator[Figure | Refusal]:
     """Return the figures of one source of a report by their statistic; memory has none."""
     for statistic, value in statistics.items() if isinstance(statistics, Mapping) else ():
+        if key == "utilisation" and value == 0:
+            continue  # an idle application
         yield from figures_of(
             MONITOR, key, {statistic: value}, of.line_of(statistics if statistic else used, statistic or key)
         )

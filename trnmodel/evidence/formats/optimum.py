@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from trnmodel.evidence.formats.documents import Document
+from trnmodel.evidence.formats.documents import Document, csv_header
 from trnmodel.evidence.formats.runs import (
     Figure,
     Refusal,
@@ -37,8 +37,7 @@ def recognises(of: Document) -> bool:
     """Return whether a text holds reports of this tool."""
     if of.is_json:
         return any(_prefix(one) is not None for one in of.objects)
-    header = next(csv.reader([of.text[:200_000].partition("\n")[0]]), [])
-    return _prefix(dict.fromkeys(header, "")) is not None
+    return _prefix(dict.fromkeys(csv_header(of.text), "")) is not None
 
 
 def _prefix(values: Mapping[str, Any]) -> str | None:

@@ -16,7 +16,7 @@ from trnmodel.catalog import plain_yaml
 from trnmodel.evidence.cells import COLUMNS, text, too_long
 from trnmodel.evidence.columns import runs as training_table
 from trnmodel.evidence.columns import watts as watts_table
-from trnmodel.evidence.formats.documents import MAX_YAML_BYTES, Document
+from trnmodel.evidence.formats.documents import MAX_YAML_BYTES, Document, csv_header
 from trnmodel.evidence.formats.runs import Figure, Refusal, Run, run_of, statistic
 from trnmodel.evidence.rows import MAX_COLUMNS, MAX_ROWS, NEEDED, column_name, products, separator
 
@@ -38,8 +38,7 @@ def recognises(of: Document) -> bool:
     """Return whether a text is a table of these columns."""
     if of.suffix in YAML:
         return not re.search(r"^benchmarks\s*:", of.text, re.MULTILINE)
-    header = next(csv.reader([of.text[:1_000_000].partition("\n")[0]], delimiter=separator(of.text)), [])
-    names = {column_name(name) for name in header}
+    names = {column_name(name) for name in csv_header(of.text, separator(of.text))}
     return {*NEEDED} <= names or any(table <= names for table in KNOWN_TABLES) or len(names & {*NEEDED}) > 2
 
 

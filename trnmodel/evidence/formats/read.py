@@ -49,6 +49,7 @@ FORMATS: tuple[ModuleType, ...] = (  # the first that recognises a file reads it
     own,
     training_logs,
 )
+LISTINGS = (collective_tests, training_logs)  # whose lines may hold what a terminal has garbled
 READ_HERE = (
     "vllm bench serve, guidellm, AIPerf or genai-perf, LLMPerf, InferenceX, nccl-tests, nccom-test, neuron-profile, "
     "neuron-monitor, optimum-benchmark, a training log of NeMo, NxD or Megatron-LM, and CSV or YAML of our own columns"
@@ -176,7 +177,10 @@ def _read(of: Document) -> Iterator[Run | Refusal]:
         of = yaml_values(of)
     for one in FORMATS:
         if one.recognises(of):
-            yield from one.runs(of)
+            if of.bad_line and one not in LISTINGS:
+                yield Refusal(of.bad_line, FILE, "the line is not UTF-8")
+            else:
+                yield from one.runs(of)
             return
     yield from of.broken if of.is_json else []
     if not (of.is_json and of.broken):

@@ -21,6 +21,9 @@ from trnmodel.evidence.records import fills_of
 
 ANY_TOOL = "*"
 PERCENTILE = re.compile(r"p(\d{1,3}(?:\.\d+)?)")
+VERSIONED = re.compile(r"([A-Za-z][\w-]*)[ =/]+v?(\d+(?:\.\w+)+)")  # an engine with its release
+BLANK = ("", "none", "None", "null")
+ODD = "odd setting"  # among the cells of a run: why a setting of it cannot be one
 STATISTICS = {
     **dict.fromkeys(("mean", "avg", "average"), "mean"),
     **dict.fromkeys(("median", "p50"), "p50"),
@@ -200,7 +203,7 @@ def found_at(values: Mapping[str, Any], path: str) -> Any:
 
 
 def stated_in(tool: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the columns that the settings of a run fill: texts and numbers, and the one item of a list.
+    """Return the columns that the settings of a run fill: texts and numbers, and the item of a list of equal ones.
 
     Examples
     --------
@@ -210,10 +213,15 @@ def stated_in(tool: str, values: Mapping[str, Any]) -> dict[str, Any]:
     columns: dict[str, Any] = {}
     for one in settings(tool):
         value = found_at(values, one.key)
-        if isinstance(value, list) and len(value) == 1:
+        if isinstance(value, list) and value and all(item == value[0] for item in value):
             value = value[0]
-        if isinstance(value, str | int | float) and not isinstance(value, bool) and value not in ("", "none", "None"):
+        if isinstance(value, list | dict):
+            columns[ODD] = f"{one.key}: {shown(value)} is no text and no number"
+        elif isinstance(value, str | int | float) and not isinstance(value, bool) and value not in BLANK:
             columns.setdefault(one.column, value)
+    for name in ("engine", "release"):
+        if hit := VERSIONED.fullmatch(str(columns.get(name, ""))):
+            columns |= {"engine": hit[1], "release": hit[2]}
     return columns
 
 

@@ -34,6 +34,7 @@ SERVED = {
 TIMED = re.compile(r"(mean|median|p\d+(?:\.\d+)?)_(ttft|tpot|itl|e2el)_ms")
 TOTALS = {
     "completed": "requests",
+    "num_prompts": "sent",
     "total_input_tokens": "input_tokens",
     "total_output_tokens": "output_tokens",
     "duration": "duration_s",
