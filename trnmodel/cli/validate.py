@@ -173,10 +173,10 @@ def _data(table: pd.DataFrame, measured: Measurements, near: pd.DataFrame) -> di
 
 def _lines(table: pd.DataFrame, near: pd.DataFrame | None) -> list[str]:
     """Return a line for each predicted row with its nearest rows, or a table of groups of many."""
-    asked = table[table.skipped == ""]
+    predicted_rows = table[table.skipped == ""]
     if near is None:
-        return _groups(asked) if len(asked) else []
-    return [line for label, row in asked.iterrows() for line in _row(row, near[near["row"] == label])]
+        return _groups(predicted_rows) if len(predicted_rows) else []
+    return [line for label, row in predicted_rows.iterrows() for line in _row(row, near[near["row"] == label])]
 
 
 def _row(row: Any, near: pd.DataFrame) -> list[str]:
@@ -205,11 +205,11 @@ def _neighbour(one: Any) -> str:
     )
 
 
-def _groups(asked: pd.DataFrame) -> list[str]:
+def _groups(predicted_rows: pd.DataFrame) -> list[str]:
     """Return a table of many rows by file and metric: how many, the median error, and the share inside the band."""
     import pandas as pd
 
-    grouped = asked.groupby(["file", "metric"], sort=False)
+    grouped = predicted_rows.groupby(["file", "metric"], sort=False)
     rows = [
         {
             "file": file,

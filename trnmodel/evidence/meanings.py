@@ -140,9 +140,9 @@ def _require_stated(row: Mapping[str, str], record: Record) -> None:
     if lacking:
         named = ", ".join(CALLED.get(name, name) for name in lacking)
         raise UnreadableRowError(f"{named}: not stated, and no default is taken for rows of a tool")
-    asked = (*MIDDLES, *(LATE if record.measure in WITH_LATE else ()), *_by_arrivals(record))
-    if record.needs and record.statistic not in asked:
-        have = ", ".join(name for name in asked if name)
+    allowed = (*MIDDLES, *(LATE if record.measure in WITH_LATE else ()), *_by_arrivals(record))
+    if record.needs and record.statistic not in allowed:
+        have = ", ".join(name for name in allowed if name)
         raise UnreadableRowError(f"{MEANING}: this statistic has no question; of this metric {have} have one")
 
 

@@ -145,27 +145,27 @@ def nearest(
         rows = pd.DataFrame([dict(rows)])
     table, known = read_table(rows), read_models(models)
     cells = texts(table)
-    asked: dict[Any, Reading] = {}
+    readings: dict[Any, Reading] = {}
     for label, row, decided in zip(table.index, cells, decisions(cells), strict=True):
         try:
-            asked[label] = reading(row, known, decided)
+            readings[label] = reading(row, known, decided)
         except UnreadableRowError:
             continue
-    answers = predicted(asked.values())
-    possible = {label: r for label, r in asked.items() if not isinstance(answers[r], UnreadableRowError)}
-    found = [_of_part(part, some, n) for part, some in _by_part(possible).items()]
-    return pd.concat([pd.DataFrame(columns=list(COLUMNS)), *found]) if found else pd.DataFrame(columns=list(COLUMNS))
+    answers = predicted(readings.values())
+    possible = {label: r for label, r in readings.items() if not isinstance(answers[r], UnreadableRowError)}
+    near = [_of_part(part, some, n) for part, some in _by_part(possible).items()]
+    return pd.concat([pd.DataFrame(columns=list(COLUMNS)), *near]) if near else pd.DataFrame(columns=list(COLUMNS))
 
 
-def _by_part(asked: Mapping[Any, Reading]) -> dict[str, list[tuple[Any, Reading]]]:
+def _by_part(readings: Mapping[Any, Reading]) -> dict[str, list[tuple[Any, Reading]]]:
     parts: dict[str, list[tuple[Any, Reading]]] = {}
-    for label, r in asked.items():
+    for label, r in readings.items():
         parts.setdefault(where(r)["part"], []).append((label, r))
     return parts
 
 
-def _of_part(part: str, asked: list[tuple[Any, Reading]], n: int) -> pd.DataFrame:
-    """Return the nearest shipped rows of a part for each of the rows that are asked."""
+def _of_part(part: str, readings: list[tuple[Any, Reading]], n: int) -> pd.DataFrame:
+    """Return the nearest shipped rows of a part for each of some readings."""
     import pandas as pd
 
     shipped = _shipped()
@@ -173,8 +173,8 @@ def _of_part(part: str, asked: list[tuple[Any, Reading]], n: int) -> pd.DataFram
     labels = [shipped.table[name].to_numpy()[here] for name in LABELS]
     count, size = min(n, len(here)), max(1, PIECE // max(len(here), 1))
     pieces = []
-    for first in range(0, len(asked) if count else 0, size):
-        some = asked[first : first + size]
+    for first in range(0, len(readings) if count else 0, size):
+        some = readings[first : first + size]
         octaves = _octaves([r for _, r in some], shipped.places[:, here], labels)
         order = np.argsort(octaves, axis=1, kind="stable")[:, :count]
         rows = shipped.table.iloc[here[order.ravel()]].reset_index(drop=True)
@@ -188,15 +188,15 @@ def _of_part(part: str, asked: list[tuple[Any, Reading]], n: int) -> pd.DataFram
     return pd.concat(pieces, ignore_index=True) if pieces else pd.DataFrame(columns=list(COLUMNS))
 
 
-def _octaves(asked: list[Reading], places: NDArray, labels: list[NDArray]) -> NDArray:
+def _octaves(readings: list[Reading], places: NDArray, labels: list[NDArray]) -> NDArray:
     """Return the octaves from each reading to each shipped row: over the axes that both have, and for other labels."""
-    octaves = np.zeros((len(asked), places.shape[1]))
-    values = [sizes(r) for r in asked]
+    octaves = np.zeros((len(readings), places.shape[1]))
+    values = [sizes(r) for r in readings]
     for axis, at in zip(AXES, places, strict=True):
         own = np.array([one[axis] for one in values])
         here = np.where(np.isnan(own), math.nan, coordinates(own))
         octaves += np.nan_to_num(np.abs(here[:, None] - at), nan=0.0)
     for name, of_rows in zip(LABELS, labels, strict=True):
-        own_labels = np.array([where(r)[name] for r in asked], dtype=object)
+        own_labels = np.array([where(r)[name] for r in readings], dtype=object)
         octaves += ABSENT_OCTAVES * (own_labels[:, None] != of_rows)
     return octaves

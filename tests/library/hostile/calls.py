@@ -41,6 +41,7 @@ NOT_TYPED = {
     "Goodput": "made by tm.goodput",
     "KernelTime": "made by tm.kernel.matmul",
     "Legality": "made by tm.legal",
+    "Measurements": "made by tm.read_measurements",
     "MemoryFit": "made by tm.memory_fit",
     "Plan": "made by tm.plan",
     "Quality": "made by tm.quality",
@@ -247,6 +248,11 @@ def _measured() -> pd.DataFrame:
 def measured(rows: int = 2) -> pd.DataFrame:
     """The first measured rows."""
     return _measured().head(rows).copy()
+
+
+def run_file() -> Path:
+    """A run of `vllm bench serve` in a file."""
+    return ROOT / "tests" / "data" / "formats" / "vllm_old.json"
 
 
 def cell(**changes: Any) -> pd.DataFrame:
@@ -466,6 +472,8 @@ def _roots() -> Iterator[Call]:
         "step=served(), batch=4, request=tm.Request(512, 64)",
     )
     yield _call("rows", "tm.validate", "rows=measured()", "frame: rows; models: models")
+    yield _call("rows", "tm.read_measurements", "paths=run_file(), stated={'tp': 8}", "object: paths; statement: stated")
+    yield _call("rows", "tm.nearest", "rows=measured(), n=2", "frame: rows; models: models")
     yield _call("rows", "tm.calibrate", "rows=measured(), groups=('encoder',)", "frame: rows; groups: groups")
     yield _call("rows", "config_file", "", "config: text", also={"text": ("config.json",)})
     yield _call("rows", "named_file", "", "file-name: name")

@@ -18,12 +18,12 @@ from trnmodel.evidence.formats.runs import (
     Run,
     amount,
     figures_of,
-    found_at,
     meanings,
     number_of,
     run_of,
     stated_in,
     statistic,
+    value_at,
 )
 from trnmodel.evidence.formats.vllm_bench import SERVED, load
 
@@ -68,7 +68,7 @@ def _unknown(report: Mapping[str, Any]) -> str:
     """
     if not _is_report(report):
         return "no report of guidellm: it has no list of benchmarks"
-    version = found_at(report, "metadata.version")
+    version = value_at(report, "metadata.version")
     if version in VERSIONS and not isinstance(version, bool):
         return ""
     old = "args" in report or any(isinstance(one, Mapping) and "args" in one for one in report["benchmarks"])
@@ -79,13 +79,13 @@ def _unknown(report: Mapping[str, Any]) -> str:
 
 def _run(of: Document, report: Mapping[str, Any], values: Mapping[str, Any], name: str) -> Run:
     metrics = values["metrics"]
-    requests = amount(found_at(metrics, "request_totals.successful"))
+    requests = amount(value_at(metrics, "request_totals.successful"))
     lengths = {
         "input_len": _mean(metrics, "prompt_token_count"),
         "output_len": _mean(metrics, "output_token_count"),
     }
     cells: dict[str, Any] = {**SERVED}
-    labels = found_at(report, "config.metadata.labels")
+    labels = value_at(report, "config.metadata.labels")
     cells |= stated_in(TOOL, labels) if isinstance(labels, Mapping) else {}
     cells |= stated_in(TOOL, values) | _model(report, values) | _load(values)
     cells |= {column: length for column, length in lengths.items() if length >= 1}
@@ -98,7 +98,7 @@ def _run(of: Document, report: Mapping[str, Any], values: Mapping[str, Any], nam
 
 
 def _figures(of: Document, metrics: Mapping[str, Any], key: str) -> Iterator[Figure | Refusal]:
-    done = found_at(metrics, f"{key}.successful")
+    done = value_at(metrics, f"{key}.successful")
     if not isinstance(done, Mapping) or number_of(done.get("count", 1)) == 0:
         return
     flat = {**done, **(done["percentiles"] if isinstance(done.get("percentiles"), Mapping) else {})}
@@ -127,20 +127,20 @@ def _renamed(name: str) -> str:
 
 
 def _mean(metrics: Mapping[str, Any], key: str) -> float:
-    return amount(found_at(metrics, f"{key}.successful.mean"))
+    return amount(value_at(metrics, f"{key}.successful.mean"))
 
 
 def _model(report: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, str]:
     """Return the model by what the benchmark or the report was asked with."""
     places = (values, *(one for one in (report.get("config"), report.get("args"), report) if isinstance(one, Mapping)))
-    names = (found_at(place, path) for place in places for path in (*MODELS, "model", "backend_model"))
+    names = (value_at(place, path) for place in places for path in (*MODELS, "model", "backend_model"))
     name = next((one for one in names if isinstance(one, str) and one), "")
     return {"workload": name} if name else {}
 
 
 def _load(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return how the requests of a benchmark come, by its strategy."""
-    strategy = next((one for path in STRATEGIES if isinstance(one := found_at(values, path), Mapping)), {})
+    strategy = next((one for path in STRATEGIES if isinstance(one := value_at(values, path), Mapping)), {})
     kind, limit = str(strategy.get("type_", strategy.get("kind", ""))), number_of(strategy.get("max_concurrency"))
     if kind == "synchronous":
         return {"scheduling": "single", "clients": 1}

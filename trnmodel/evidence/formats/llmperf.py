@@ -65,8 +65,8 @@ def _run(of: Document, values: Located) -> Run:
     if cells["scheduling"] == "burst":
         del cells["scheduling"]  # it always runs a number of clients, which the file does not state
     for key, column in LENGTHS.items():
-        asked = f"mean_{column.partition('_')[0]}_tokens"
-        length = amount(values.get(f"results_{key}_mean", values.get(asked)))
+        setting = f"mean_{column.partition('_')[0]}_tokens"
+        length = amount(values.get(f"results_{key}_mean", values.get(setting)))
         cells |= {column: length} if length >= 1 else {}
     figures = [
         one

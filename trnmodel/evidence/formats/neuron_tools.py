@@ -15,11 +15,11 @@ from trnmodel.evidence.formats.runs import (
     Refusal,
     Run,
     figures_of,
-    found_at,
     meanings,
     number_of,
     run_of,
     stated_in,
+    value_at,
 )
 
 PROFILE, MONITOR = "neuron-profile", "neuron-monitor"
@@ -113,15 +113,15 @@ def _report(of: Document, values: Mapping[str, Any], number: int) -> Iterator[Ru
 
 
 def _application(of: Document, values: Mapping[str, Any], cells: dict[str, Any], name: str) -> Run:
-    cores = found_at(values, "report.neuroncore_counters.neuroncores_in_use")
+    cores = value_at(values, "report.neuroncore_counters.neuroncores_in_use")
     cells |= {"kind": PROFILED, "needs": NEEDS}
     if isinstance(cores, Mapping) and cores:
         cells["n_cores_used"] = len(cores) * max(number_of(cells.get("lnc", 1)), 1)
     sources: dict[str, Any] = {
-        key: found_at(values, f"report.execution_stats.latency_stats.{key}") for key in LATENCIES
+        key: value_at(values, f"report.execution_stats.latency_stats.{key}") for key in LATENCIES
     }
     sources["utilisation"] = _utilisation(cores)
-    used = found_at(values, "report.memory_used.neuron_runtime_used_bytes")
+    used = value_at(values, "report.memory_used.neuron_runtime_used_bytes")
     sources["neuron_device"] = (
         {"": used["neuron_device"]} if isinstance(used, Mapping) and used.get("neuron_device") else None
     )

@@ -18,11 +18,11 @@ from trnmodel.evidence.formats.runs import (
     Refusal,
     Run,
     figures_of,
-    found_at,
     meanings,
     number_of,
     run_of,
     stated_in,
+    value_at,
 )
 
 TOOL = "optimum-benchmark"
@@ -44,7 +44,7 @@ def _prefix(values: Mapping[str, Any]) -> str | None:
     """Return what stands in front of the phases of a report; None where there is no report."""
     for prefix in PREFIXES:
         for key in meanings(TOOL):
-            if found_at(values, f"{prefix}{key}.unit") is not None or f"{prefix}{key}.mean" in values:
+            if value_at(values, f"{prefix}{key}.unit") is not None or f"{prefix}{key}.mean" in values:
                 return prefix
             if prefix and f"{prefix}{key}.value" in values:
                 return prefix
@@ -67,7 +67,7 @@ def runs(of: Document) -> Iterator[Run | Refusal]:
 def _line_of(of: Document, values: Any, path: str) -> int:
     """Return the line of a key behind a path of keys."""
     *before, last = path.split(".")
-    here = found_at(values, ".".join(before))
+    here = value_at(values, ".".join(before))
     return of.line_of(here if isinstance(here, Mapping) else values, last if isinstance(here, Mapping) else path)
 
 
@@ -100,13 +100,13 @@ def _run(values: Mapping[str, Any], line_of: Any, line: int) -> Run:
         for key, (one, _) in meanings(TOOL).items()
         for figure in _figures(values, f"{prefix}{key}", key, one.unit, line_of)
     ]
-    return run_of(TOOL, line, cells, figures, str(found_at(values, "config.name") or ""))
+    return run_of(TOOL, line, cells, figures, str(value_at(values, "config.name") or ""))
 
 
 def _kind(values: Mapping[str, Any], prefix: str) -> str:
     """Return the kind of rows that a report has, by its phases."""
     has = {
-        phase: any(found_at(values, f"{prefix}{phase}.latency.{name}") is not None for name in ("unit", "mean"))
+        phase: any(value_at(values, f"{prefix}{phase}.latency.{name}") is not None for name in ("unit", "mean"))
         for phase in ("decode", "prefill", "train")
     }
     return TRAINING if has["train"] else LANGUAGE if has["decode"] or has["prefill"] else ENCODER
@@ -114,11 +114,11 @@ def _kind(values: Mapping[str, Any], prefix: str) -> str:
 
 def _figures(values: Mapping[str, Any], path: str, key: str, unit: str, line_of: Any) -> Iterator[Figure | Refusal]:
     """Return the figures of a phase; a unit that the table does not have is refused."""
-    printed = str(found_at(values, f"{path}.unit") or "")
+    printed = str(value_at(values, f"{path}.unit") or "")
     statistics = (
-        {"": found_at(values, f"{path}.value")}
+        {"": value_at(values, f"{path}.value")}
         if key.endswith("throughput")
-        else {name: found_at(values, f"{path}.{name}") for name in STATISTICS}
+        else {name: value_at(values, f"{path}.{name}") for name in STATISTICS}
     )
     known = {name: value for name, value in statistics.items() if value is not None}
     if not known:

@@ -186,12 +186,12 @@ def amount(value: Any) -> float:
     return number if abs(number) <= HUGE else math.nan
 
 
-def found_at(values: Mapping[str, Any], path: str) -> Any:
+def value_at(values: Mapping[str, Any], path: str) -> Any:
     """Return what stands at a path of keys with dots between them, as one key or nested; None for nothing.
 
     Examples
     --------
-    >>> found_at({"a": {"b": 1}, "c.d": 2}, "a.b"), found_at({"c.d": 2}, "c.d"), found_at({"a": 1}, "a.b")
+    >>> value_at({"a": {"b": 1}, "c.d": 2}, "a.b"), value_at({"c.d": 2}, "c.d"), value_at({"a": 1}, "a.b")
     (1, 2, None)
     """
     if path in values:
@@ -212,7 +212,7 @@ def stated_in(tool: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """
     columns: dict[str, Any] = {}
     for one in settings(tool):
-        value = found_at(values, one.key)
+        value = value_at(values, one.key)
         if isinstance(value, list) and value and all(item == value[0] for item in value):
             value = value[0]
         if isinstance(value, list | dict):
