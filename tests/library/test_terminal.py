@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections import defaultdict
+from pathlib import Path
 
 import pytest
 import typer.main
@@ -108,6 +109,7 @@ BASE = {
     "schema": ["decode_step"],
     "check": ["plan.json"],
     "run": ["decode-step"],
+    "validate": [str(Path(__file__).parents[1] / "data/formats/vllm_old.json")],
     "book": [],
     "notebooks": [],
 }

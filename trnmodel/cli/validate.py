@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from trnmodel.evidence.formats.read import Measurements
+    from trnmodel.models.transformer import Transformer
 
 FORMULA = ("=", "+", "@", "-", "\t", "\r")  # how a formula of a spreadsheet begins
 FEW = 12  # predicted rows that are printed one by one; of more there is a table of groups
@@ -37,6 +39,14 @@ def pairs(ctx: typer.Context, param: typer.CallbackParam, value: list[str]) -> l
     return value
 
 
+def table_file(ctx: typer.Context, param: typer.CallbackParam, value: str | None) -> str | None:
+    """Refuse a name that is no CSV file's."""
+    if value is not None and not ctx.resilient_parsing and not (value.isprintable() and value.endswith(".csv")):
+        say(f"--output={value!r}: allowed is the name of a file that ends with .csv", error=True)
+        raise typer.Exit(Status.REFUSED)
+    return value
+
+
 WHOLE: dict[str, Any] = {"parser": str, "callback": terminal.whole, "metavar": "NUMBER"}
 Files = Annotated[list[str], typer.Argument(metavar="FILE...", help="Files of benchmark tools, or of our own columns.")]
 System = Annotated[str | None, typer.Option(help="Machine of all rows, such as trn2.48xlarge.", **_name("system"))]
@@ -48,7 +58,10 @@ ModelName = Annotated[str | None, typer.Option("--name", help="Name of a model o
 Tp = Annotated[int | None, typer.Option(help="Tensor-parallel ranks.", **WHOLE)]
 Dp = Annotated[int | None, typer.Option(help="Replicas that share out the requests.", **WHOLE)]
 Lnc = Annotated[int | None, typer.Option(help="Physical cores of a logical one.", **WHOLE)]
-Dtypes = Annotated[str | None, typer.Option("--precision", help="bf16, fp8, mxfp8, ...; default as printed, or bf16.")]
+Dtypes = Annotated[
+    str | None,
+    typer.Option("--precision", help="bf16, fp8, mxfp8, ...; default as printed, or bf16.", **_name("precision")),
+]
 Engine = Annotated[str | None, typer.Option(help="Serving engine, such as vllm-neuron.")]
 Release = Annotated[str | None, typer.Option(help="Release of the software, such as 2.28 of the SDK.")]
 Slots = Annotated[int | None, typer.Option(help="Sequences that the server decodes at once (max-num-seqs).", **WHOLE)]
@@ -61,7 +74,10 @@ Also = Annotated[
         help="Any other column of all rows: phase, batch, seq, ranks, ...",
     ),
 ]
-Output = Annotated[str | None, typer.Option("--output", "-o", metavar="FILE.csv", help="Write every row as CSV.")]
+Output = Annotated[
+    str | None,
+    typer.Option("--output", "-o", metavar="FILE.csv", callback=table_file, help="Write every row as CSV."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print every figure, as JSON.")]
 
 
@@ -89,6 +105,7 @@ def validate(
     What a file does not state comes from the options; the first column that is missing is named.
     """
     import trnmodel
+    from trnmodel.arguments import refuse
     from trnmodel.evidence.nearest import nearest
 
     stated: dict[str, Any] = {"system": system, "model": model, "tp": tp, "dp": dp, "lnc": lnc}
@@ -96,11 +113,11 @@ def validate(
     stated |= dict(text.split("=", 1) for text in also)
     stated = {key: value for key, value in stated.items() if value is not None}
     with plain_errors(ctx, paths="files", stated="also"):
-        own = None if model is None else trnmodel.model(model, name)
-        if own is not None and own.path:
-            stated["model"] = own.id
+        if output is not None and os.path.realpath(output) in [os.path.realpath(one) for one in files]:
+            refuse("output", output, "allowed is a file that is not read")
+        models = _own_models(model, name)
+        stated |= {"model": next(iter(models))} if models else {}
         measured = trnmodel.read_measurements(files, stated)
-        models = {own.id: own} if own is not None and own.path else None
         table = judged(trnmodel.validate(measured.rows, models))
         if output is not None:
             inert(table).to_csv(output, index=False, lineterminator="\n")
@@ -118,6 +135,17 @@ def validate(
             raise typer.Exit(Status.REFUSED)
         if not (table.skipped == "").any():
             raise typer.Exit(Status.IMPOSSIBLE)
+
+
+def _own_models(model: str | None, name: str | None) -> dict[str, Transformer]:
+    """Return the model of a user's file by its id; nothing where the model is shipped or not stated."""
+    import trnmodel
+    from trnmodel.arguments import refuse
+
+    if model is None:
+        return {} if name is None else refuse("name", name, "allowed only with the --model that it names")
+    own = trnmodel.model(model, name)
+    return {own.id: own} if own.path else {}
 
 
 def judged(table: pd.DataFrame) -> pd.DataFrame:

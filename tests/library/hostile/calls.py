@@ -11,6 +11,7 @@ import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -302,6 +303,7 @@ HELPERS: dict[str, Any] = {
     "SCENARIO": SCENARIO,
     "measuring": measuring,
     "plan_file": plan_file,
+    "run_file": run_file,
     "scenario_with": scenario_with,
     "changed": changed,
     "step_on_chip": step_on_chip,
@@ -471,8 +473,14 @@ def _roots() -> Iterator[Call]:
         "tm.energy",
         "step=served(), batch=4, request=tm.Request(512, 64)",
     )
+    yield from _measured_rows()
+
+
+def _measured_rows() -> Iterator[Call]:
     yield _call("rows", "tm.validate", "rows=measured()", "frame: rows; models: models")
-    yield _call("rows", "tm.read_measurements", "paths=run_file(), stated={'tp': 8}", "object: paths; statement: stated")
+    yield _call(
+        "rows", "tm.read_measurements", "paths=run_file(), stated={'tp': 8}", "object: paths; statement: stated"
+    )
     yield _call("rows", "tm.nearest", "rows=measured(), n=2", "frame: rows; models: models")
     yield _call("rows", "tm.calibrate", "rows=measured(), groups=('encoder',)", "frame: rows; groups: groups")
     yield _call("rows", "config_file", "", "config: text", also={"text": ("config.json",)})

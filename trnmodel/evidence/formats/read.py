@@ -9,10 +9,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from trnmodel.arguments import one_of, refuse, shown
+from trnmodel.arguments import HUGE, listed, one_of, refuse, shown
 from trnmodel.catalog import untrusted
 from trnmodel.declared import Checked, declare
-from trnmodel.evidence.cells import COLUMNS, LONGEST_CELL, text
+from trnmodel.evidence.cells import COLUMNS, LONGEST_CELL, MOST, text
 from trnmodel.evidence.columns import NAMES
 from trnmodel.evidence.formats import (
     aiperf,
@@ -60,6 +60,7 @@ OF_A_NUMBER = ("source", "metric", "value", "unit", "id", "tier", "needs", "unas
 STATABLE = tuple(dict.fromkeys([*SHORT, *(name for name in (*COLUMNS, *TYPES, *NAMES) if name not in OF_A_NUMBER)]))
 PLACE = ("file", "line", "tool", "run")  # columns in front of those of a row
 REFUSED = ("file", "line", "figure", "reason")
+DEGREES = ("n_chips", "n_cores_used", "lnc", "tp", "pp", "dp", "slots", "ranks", "machines")  # whole numbers of a row
 VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?")  # of a release that is named by its number alone
 SHOWN = 8  # refusals that the card lists
 
@@ -135,9 +136,7 @@ def read_measurements(
     >>> read.rows[["metric", "value", "unit", "clients", "input_len", "tp"]].values.tolist()
     [['requests per second', 1.6, 'req/s', 4.0, 1024.0, 8], ['TPOT mean', 9.5, 'ms', 4.0, 1024.0, 8]]
     """
-    several = [paths] if isinstance(paths, str | Path) else paths
-    if not isinstance(several, Iterable):
-        refuse("paths", paths, "allowed is a path, or a list of paths")
+    several = [paths] if isinstance(paths, str | Path) else listed("paths", paths, (str, Path))
     known = _stated(stated)
     rows, refused, seen = list[dict[str, Any]](), list[dict[str, Any]](), dict[frozenset, str]()
     for path in [untrusted.as_path("paths", one) for one in several]:
@@ -156,16 +155,31 @@ def _stated(stated: Mapping[str, Any] | None) -> dict[str, Any]:
         return {}
     if not isinstance(stated, Mapping):
         refuse("stated", stated, "allowed is a mapping of columns of a row to values")
-    columns: dict[str, Any] = {}
-    for name, value in stated.items():
-        one_of("stated", name, STATABLE, "a column of a row")
-        if isinstance(value, bool) or not isinstance(value, str | int | float) or not text(value):
-            refuse(f"stated[{shown(name)}]", value, "allowed is a text or a number")
-        if len(text(value)) > LONGEST_CELL:
-            refuse(f"stated[{shown(name)}]", value, f"allowed are up to {LONGEST_CELL} characters")
-        columns[SHORT.get(name, name)] = value
+    columns = {
+        SHORT.get(one_of("stated", name, STATABLE, "a column of a row"), name): _value(name, value)
+        for name, value in stated.items()
+    }
     release = text(columns.get("date_or_sdk", ""))
     return columns | ({"date_or_sdk": f"SDK {release}"} if VERSION.fullmatch(release) else {})
+
+
+def _value(name: str, value: Any) -> str | int | float:
+    """Return what a user states for a column: a text on one line, and a number where the column holds one."""
+    argument, cell = f"stated[{shown(name)}]", text(value)
+    if isinstance(value, bool) or not isinstance(value, str | int | float) or not cell:
+        refuse(argument, value, "allowed is a text or a number")
+    if len(cell) > LONGEST_CELL or not cell.isprintable():
+        refuse(argument, value, f"allowed are up to {LONGEST_CELL} characters on one line")
+    number = number_of(value)
+    if name in DEGREES and not (1 <= number <= MOST and number % 1 == 0):
+        refuse(argument, value, f"allowed are whole numbers from 1 to {MOST}")
+    if TYPES.get(name) is float and not 0 <= number <= HUGE:
+        refuse(argument, value, f"allowed are numbers from 0 to {HUGE:g}")
+    if name == "release" and not re.search(r"\d", cell):
+        refuse(argument, value, "allowed is a version or a day, such as 2.28 or 2026-03")
+    if name == "engine" and not re.fullmatch(r"\w[\w .+-]{0,79}", cell):
+        refuse(argument, value, "allowed is a name, such as vllm-neuron")
+    return value
 
 
 def _read(of: Document) -> Iterator[Run | Refusal]:
