@@ -414,21 +414,21 @@ def test_a_list_in_a_cell_is_text_and_is_never_run(tmp_path):
 
 def test_nearest_rows_are_those_of_the_same_part_in_order():
     row = {"instance": "trn2.48xlarge", "workload": "Llama-3.1-8B", "tp": 8, "batch": 4, "seq_len": 2048}
-    table = tm.nearest(row | {"metric": "TPOT", "value": 9.5, "unit": "ms"}, n=7)
+    table = tm.nearest(row | {"metric": "TPOT", "value": 9.5, "unit": "ms"}, count=7)
     assert table["rank"].tolist() == list(range(1, 8))
     assert table.octaves.is_monotonic_increasing
     assert set(table.meaning) <= {"decode-step", "decode-throughput", "all-decode-throughput", "decode-speed"}
     assert table.error.abs().lt(5).all()
     assert not len(tm.nearest(row | {"workload": "nobody's", "metric": "TPOT", "value": 9.5, "unit": "ms"}))
-    with pytest.raises(ValueError, match="n="):
-        tm.nearest(row, n=0)
+    with pytest.raises(ValueError, match="count="):
+        tm.nearest(row, count=0)
 
 
 def test_a_shipped_row_is_its_own_neighbour():
     shipped = pd.read_csv(DATA / "evidence" / "measured.csv", dtype=str).fillna("")
     judged = tm.validate(shipped[shipped.kind == "inference-LLM"].head(40))
     asked = judged[(judged.skipped == "") & (judged.weight > 0)]
-    table = tm.nearest(asked[list(shipped.columns)], n=1)
+    table = tm.nearest(asked[list(shipped.columns)], count=1)
     assert table.octaves.median() == 0
 
 

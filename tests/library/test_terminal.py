@@ -29,6 +29,7 @@ def call(*args, **more):
     return result.exit_code, result.stdout, result.stderr
 
 
+FILES = Path(__file__).parents[1] / "data" / "formats"  # that benchmark tools wrote
 LENGTHS = ["--in", "1k", "--out", "256"]
 SLOW = ["--speed", "1M", *LENGTHS]
 QUESTIONS = [
@@ -67,6 +68,10 @@ QUESTIONS = [
     (0, ["support", "llama-3.1-8b"]),
     (0, ["support", "deepseek-v3", "trn2.48xlarge"]),  # not listed, which is an answer
     (2, ["support", "llama-3.1-8b", "--stack", "ideal"]),  # of which system
+    (0, ["validate", f"{FILES}/own.csv"]),
+    (3, ["validate", f"{FILES}/vllm_old.json"]),  # which names no machine
+    (2, ["validate", f"{FILES}/no-such.json"]),
+    (2, ["validate", __file__]),  # holds no measurement
 ]
 
 
@@ -109,7 +114,7 @@ BASE = {
     "schema": ["decode_step"],
     "check": ["plan.json"],
     "run": ["decode-step"],
-    "validate": [str(Path(__file__).parents[1] / "data/formats/vllm_old.json")],
+    "validate": [f"{FILES}/vllm_old.json"],
     "book": [],
     "notebooks": [],
 }

@@ -108,16 +108,18 @@ def validate(
     from trnmodel.arguments import refuse
     from trnmodel.evidence.nearest import nearest
 
-    stated: dict[str, Any] = {"system": system, "model": model, "tp": tp, "dp": dp, "lnc": lnc}
-    stated |= {"precision": precision, "engine": engine, "release": release, "slots": slots}
-    stated |= dict(text.split("=", 1) for text in also)
-    stated = {key: value for key, value in stated.items() if value is not None}
+    flags: dict[str, Any] = {"system": system, "model": model, "tp": tp, "dp": dp, "lnc": lnc, "precision": precision}
+    flags |= {"engine": engine, "release": release, "slots": slots}
+    stated = {key: x for key, x in flags.items() if x is not None} | dict(text.split("=", 1) for text in also)
     with plain_errors(ctx, paths="files", stated="also"):
         if output is not None and os.path.realpath(output) in [os.path.realpath(one) for one in files]:
             refuse("output", output, "allowed is a file that is not read")
         models = _own_models(model, name)
         stated |= {"model": next(iter(models))} if models else {}
         measured = trnmodel.read_measurements(files, stated)
+        if not len(measured.rows):
+            say("\n".join(_refused(measured)), error=True)
+            raise typer.Exit(Status.REFUSED)
         table = judged(trnmodel.validate(measured.rows, models))
         if output is not None:
             inert(table).to_csv(output, index=False, lineterminator="\n")
@@ -131,8 +133,6 @@ def validate(
             near = nearest(measured.rows.loc[few.index], NEAREST, models) if 0 < len(few) <= FEW else None
             notes = [*_unasked(table), *_refused(measured), *_formats(table)]
             say("\n".join([*_lines(table, near), *notes, _summary(table, measured)]))
-        if not len(table):
-            raise typer.Exit(Status.REFUSED)
         if not (table.skipped == "").any():
             raise typer.Exit(Status.IMPOSSIBLE)
 
@@ -262,7 +262,7 @@ def _unasked(table: pd.DataFrame) -> list[str]:
         f"No prediction of {_times(row.rows, row.metric)}: {row.skipped} (missing: {row.missing})."
         for row in ordered.head(REASONS).itertuples(index=False)
     ]
-    return lines + _more(len(ordered) - REASONS, "reasons")
+    return lines + _more(len(ordered) - REASONS, "reasons; --json has them")
 
 
 def _times(rows: int, metric: str) -> str:
@@ -275,7 +275,7 @@ def _refused(measured: Measurements) -> list[str]:
         f"Refused: {row.file} line {row.line}, {row.figure}: {row.reason}."
         for row in rows.head(REASONS).itertuples(index=False)
     ]
-    return lines + _more(len(rows) - REASONS, "refusals")
+    return lines + _more(len(rows) - REASONS, "refusals; tm.read_measurements has them")
 
 
 def _formats(table: pd.DataFrame) -> list[str]:
@@ -287,7 +287,7 @@ def _formats(table: pd.DataFrame) -> list[str]:
 
 
 def _more(count: int, what: str) -> list[str]:
-    return [f"{count:,} more {what}; --json has them."] if count > 0 else []
+    return [f"{count:,} more {what}."] if count > 0 else []
 
 
 def _summary(table: pd.DataFrame, measured: Measurements) -> str:

@@ -99,11 +99,11 @@ def _shipped() -> Shipped:
     rows=Checked(
         "a table of measurements, one row of it as a mapping, or the path of its CSV file", {"type": "object"}
     ),
-    n=Integer(1, 100),
+    count=Integer(1, 100),
     models=Checked("a mapping of names to models of your own", {"type": "object"}),
 )
 def nearest(
-    rows: pd.DataFrame | Mapping[str, Any] | str | Path, n: int = 5, models: Mapping[str, Any] | None = None
+    rows: pd.DataFrame | Mapping[str, Any] | str | Path, count: int = 5, models: Mapping[str, Any] | None = None
 ) -> pd.DataFrame:
     """Return the shipped measurements that lie nearest to each row, with the error of the model for them.
 
@@ -115,7 +115,7 @@ def nearest(
     ----------
     rows : DataFrame, mapping or path
         Measurements in the columns that `tm.validate` takes. [-]
-    n : int
+    count : int
         Measurements for each row, at most. [-]
     models : mapping, optional
         Workload name to model, as for `tm.validate`. [-]
@@ -130,12 +130,12 @@ def nearest(
     Raises
     ------
     ValueError
-        What is given is no such table, or `n` is no whole number from 1 to 100.
+        What is given is no such table, or `count` is no whole number from 1 to 100.
 
     Examples
     --------
     >>> row = {"instance": "trn2.48xlarge", "workload": "Llama-3.1-8B", "tp": 8, "batch": 4, "seq_len": 2048}
-    >>> table = nearest(row | {"metric": "TPOT", "value": 9.5, "unit": "ms"}, n=2)
+    >>> table = nearest(row | {"metric": "TPOT", "value": 9.5, "unit": "ms"}, count=2)
     >>> table["rank"].tolist(), bool(table.octaves.is_monotonic_increasing)
     ([1, 2], True)
     """
@@ -153,7 +153,7 @@ def nearest(
             continue
     answers = predicted(readings.values())
     possible = {label: r for label, r in readings.items() if not isinstance(answers[r], UnreadableRowError)}
-    near = [_of_part(part, some, n) for part, some in _by_part(possible).items()]
+    near = [_of_part(part, some, count) for part, some in _by_part(possible).items()]
     return pd.concat([pd.DataFrame(columns=list(COLUMNS)), *near]) if near else pd.DataFrame(columns=list(COLUMNS))
 
 

@@ -481,7 +481,7 @@ def _measured_rows() -> Iterator[Call]:
     yield _call(
         "rows", "tm.read_measurements", "paths=run_file(), stated={'tp': 8}", "object: paths; statement: stated"
     )
-    yield _call("rows", "tm.nearest", "rows=measured(), n=2", "frame: rows; models: models")
+    yield _call("rows", "tm.nearest", "rows=measured(), count=2", "frame: rows; models: models")
     yield _call("rows", "tm.calibrate", "rows=measured(), groups=('encoder',)", "frame: rows; groups: groups")
     yield _call("rows", "config_file", "", "config: text", also={"text": ("config.json",)})
     yield _call("rows", "named_file", "", "file-name: name")
