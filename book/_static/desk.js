@@ -12,8 +12,10 @@ document.addEventListener("DOMContentLoaded", () => {
   const CHEAPEST = "cheapest"; // of the GPUs, by their bill
   const SCOPES = { rent: "for rent today", announced: "announced", all: "all" };
   const PAID = { rent: "rented from AWS", market: "rented at market", own: "owned" };
-  const SOFTWARE = { documented: "documented", "hand-tuned": "hand-tuned (a scenario)", ideal: "ideal (a limit)" };
-  const MEASURES = { made: "tokens/s per chip", perM: "$ per million tokens", joule: "J per token" };
+  const PUBLIC = ["documented", "no drafts"]; // software that somebody ships
+  const SOFTWARE = { documented: "documented", "no drafts": "documented, no drafts", "hand-tuned": "hand-tuned (a scenario)", ideal: "ideal (a limit)" };
+  const MEASURES = { perM: "$ per million tokens", made: "tokens/s per chip", joule: "J per token" };
+  const TITLES = { perM: "What a million tokens cost at each promised speed", made: "What a chip makes at each promised speed", joule: "What a token takes at each promised speed" };
   const SVG = "http://www.w3.org/2000/svg";
 
   // Text ------------------------------------------------------------------------------------------------------------
@@ -24,7 +26,6 @@ document.addEventListener("DOMContentLoaded", () => {
   const dollars = (value, digits) => (value >= 1e6 ? `$${plain(value / 1e6, digits)}M` : `$${plain(value, digits)}`);
   const usd = (value, digits = 3) => (Number.isFinite(value) && value !== null ? dollars(value, digits) : "–");
   const of100 = (share) => `${Math.round(100 * share)} of 100 draws`;
-  const ofHeld = (share) => `${of100(share)} that keep the promise`;
 
   function element(name, text, more = {}) {
     const made = document.createElement(name);
@@ -40,12 +41,13 @@ document.addEventListener("DOMContentLoaded", () => {
   const options = (values, words = (value) => value) => values.map((value) => [String(value), words(value)]);
   const CONTROLS = [ // name, label, and the values to choose from, or the ends of a number
     ["model", "Model", options(data.models)],
-    ["speed", "Tokens/s per user", options(data.speeds)],
-    ["length", "Prompt and answer [tokens]", data.lengths.map((one) => [named(one), inWords(one)])],
+    ["speed", "Promised tokens/s per user", options(data.speeds)],
+    ["length", "Tokens of prompt and answer", data.lengths.map((one) => [named(one), inWords(one)])],
+    ["ttft", "First token", [["", "no limit"], ...data.limits.map((limit) => [String(limit), `within ${limit} s`])]],
     ["users", "Users at once", [1, 1e6]],
+    ["paid", "Chips are", Object.entries(PAID)],
     ["scope", "Trainium that counts", Object.entries(SCOPES)],
     ["software", "Software", options(data.software, (one) => SOFTWARE[one] ?? one)],
-    ["paid", "Chips are", Object.entries(PAID)],
     ["trainium", "Own price, Trainium [$/chip-hour]", [0.001, 1000]],
     ["gpu", "Own price, GPU [$/chip-hour]", [0.001, 1000]],
     ["electricity", "Electricity [$/kWh]", [0, 10]],
@@ -54,8 +56,8 @@ document.addEventListener("DOMContentLoaded", () => {
   ];
   const { chosen } = data;
   const FIRST = {
-    model: chosen.model, speed: String(chosen.tokens_per_s_per_user), length: named([chosen.input_tokens, chosen.output_tokens]),
-    users: String(chosen.users), scope: "rent", software: "documented", paid: "rent", trainium: "", gpu: "", electricity: "", beside: CHEAPEST, measure: "made",
+    model: chosen.model, speed: String(chosen.tokens_per_s_per_user), length: named([chosen.input_tokens, chosen.output_tokens]), ttft: "",
+    users: String(chosen.users), scope: "rent", software: "documented", paid: "rent", trainium: "", gpu: "", electricity: "", beside: CHEAPEST, measure: "perM",
   };
   const state = { ...FIRST };
 
@@ -83,30 +85,23 @@ document.addEventListener("DOMContentLoaded", () => {
   // Answers ---------------------------------------------------------------------------------------------------------
 
   // The price of a chip-hour with its quantiles; null where nobody publishes one.
-  function price(system) {
+  function price(system, how = state.paid) {
     const own = state[system.gpu ? "gpu" : "trainium"];
     if (own !== "") return { usd: Number(own), drawn: Array(DRAWN).fill(Number(own)) };
-    const as = state.paid === "market" && !system.prices.market ? "rent" : state.paid; // AWS alone rents its chips out
+    const as = how === "market" && !system.prices.market ? "rent" : how; // AWS alone rents its chips out
     const stored = system.prices[as];
     if (!stored) return null;
     const [middle, ...ratios] = stored;
     let more = 0;
-    if (state.paid === "own" && state.electricity !== "" && system.electricity) {
+    if (how === "own" && state.electricity !== "" && system.electricity) {
       const [usual, kwh] = system.electricity;
       more = (Number(state.electricity) - usual) * kwh;
     }
     return { usd: middle + more, drawn: ratios.map((ratio) => ratio * middle + more), as: more ? null : as };
   }
 
-  // Whole instances that serve a rate of requests, from the largest load of a replica by its chips.
-  function instances(system, loads, rate) {
-    const counts = loads.map(([chips, load]) => {
-      const replicas = Math.ceil((rate / load) * (1 - 1e-12));
-      const each = Math.floor(system.chips / chips);
-      return each >= 1 ? Math.ceil(replicas / each) : replicas * Math.ceil(chips / system.chips);
-    });
-    return Math.min(...counts);
-  }
+  // Whole instances that serve a rate of requests, from the largest load that so many of them serve together.
+  const instances = (loads, rate) => Math.min(...loads.map(([several, load]) => several * Math.ceil((rate / load) * (1 - 1e-12))));
 
   const quantile = (sorted, share) => {
     const at = share * (sorted.length - 1);
@@ -123,33 +118,40 @@ document.addEventListener("DOMContentLoaded", () => {
     return (Number(state.users) * Number(speed)) / answer;
   }
 
+  // Whether the limit of the first token is computed for the lengths and the software.
+  const limited = () => state.ttft !== "" && state.software === "documented" && `${state.model},${state.length},documented,${state.ttft}` in data.points;
+
   // What is shown of a system at a speed; null where the model does not fit.
-  function answered(at, speed, software = state.software) {
-    const rows = data.points[`${state.model},${state.length},${software}`][String(at)];
+  function answered(at, speed, software = state.software, how = state.paid) {
+    const of = (kind) => data.points[`${state.model},${state.length},${kind}`]?.[String(at)];
+    // A state has rows of its own where they are others than those of the one that it is a part of.
+    const rows = (software === "documented" && limited() && of(`documented,${state.ttft}`)) || of(software) || (software === "no drafts" && of("documented"));
     const row = rows?.[data.speeds.indexOf(Number(speed))];
     if (!row) return null;
     const system = data.systems[at];
     if (row.length === 1) return { system, at, fast: false, reached: row[0] };
-    const [made, ttft, joule, degrees, batch, loads, basis, chance, drawn, madeEnds, ttftEnds, costs, parts, chipS, plain] = row;
-    const paid = price(system);
-    const count = instances(system, loads, rate(speed));
+    const [made, ttft, joule, degrees, batch, loads, basis, chance, drawn, madeEnds, ttftEnds, costs, partsUs, chipUs] = row;
+    const paid = price(system, how);
+    const count = instances(loads, rate(speed));
     const found = {
-      system, at, fast: true, made, ttft, joule, paid, loads, chance, drawn, madeEnds, ttftEnds, parts, chipS, plain,
+      system, at, fast: true, made, ttft, joule, paid, loads, chance, drawn, madeEnds, ttftEnds, parts: partsUs?.map((us) => us / 1e6), chipS: chipUs / 1e6,
       mapping: data.texts[degrees].replace("batch #", `batch ${batch}`),
       basis: basis === undefined ? "" : data.texts[basis],
       instances: count,
       chips: count * system.chips,
+      kw: joule === null ? null : (joule * Number(state.users) * Number(speed)) / 1000,
       perM: paid ? (paid.usd / 3600 / made) * 1e6 : null,
       bill: paid ? count * system.chips * paid.usd * HOURS : null,
     };
     if (drawn?.length) {
-      found.counts = drawn.map((ratio) => instances(system, loads.map(([chips, load]) => [chips, load * ratio]), rate(speed)));
+      found.counts = drawn.map((ratio) => instances(loads.map(([several, load]) => [several, load * ratio]), rate(speed)));
       found.countEnds = [Math.min(count, ...found.counts), Math.max(count, ...found.counts)];
       if (paid) {
         const stored = paid.as && costs[data.paid.indexOf(paid.as)];
         found.perMEnds = stored || ends(paid.drawn.flatMap((one) => drawn.map((ratio) => (one / 3600 / (made * ratio)) * 1e6)));
         found.bills = paid.drawn.flatMap((one) => found.counts.map((n) => n * system.chips * one * HOURS));
-        found.billEnds = ends(found.bills);
+        const [low, high] = ends(found.bills);
+        found.billEnds = [Math.min(low, found.bill), Math.max(high, found.bill)];
       }
     }
     return found;
@@ -229,24 +231,66 @@ document.addEventListener("DOMContentLoaded", () => {
     return `No ${side} system${scope} gives a user ${state.speed} tokens/s: ${nearest.system.name} comes nearest with ${number(nearest.reached, 2)}.`;
   }
 
+  // What is left of both systems without drafts, where one of them drafts; null where neither does.
+  function undrafted(ours, gpu) {
+    if (state.software !== "documented" || limited()) return null;
+    const plain = [ours, gpu].map(({ at }) => answered(at, state.speed, "no drafts"));
+    return plain.every((one, i) => one?.fast && one.made === [ours, gpu][i].made) ? null : plain;
+  }
+
+  function drafted(ours, gpu, plain) {
+    const some = [ours, gpu].filter((one, i) => !(plain[i]?.fast && plain[i].made === one.made));
+    const names = some.map(({ system }) => system.name).join(" and ");
+    const start = ` The figures of ${names} count on drafts: a small model proposes tokens, and the large one checks them.`;
+    if (!plain.every((one) => one?.fast)) return `${start} Without drafts ${plain[0]?.fast ? gpu.system.name : ours.system.name} would break the promise.`;
+    if (!billed(...plain)) return start;
+    const { share, who } = ahead(...plain);
+    const bills = plain.map((one) => `${one.system.name} would cost ${usd(one.bill, 2)}`).filter((_, i) => some.includes([ours, gpu][i])).join(" and ");
+    return `${start} Without them ${bills}, and ${plain[who < 0 ? 1 : 0].system.name} would be cheaper in ${of100(who < 0 ? 1 - share : share)}.`;
+  }
+
+  const served = (one) => `${number(one.instances, 6)} ${one.instances === 1 ? "instance" : "instances"} of ${one.system.name} ${one.instances === 1 ? "costs" : "cost"} ${usd(one.bill)} per month`;
+
+  const UNPRICED = { rent: "AWS publishes no rent of", market: "No seller publishes a rent of", own: "Nobody publishes a price of the chips of" };
+
+  // A heading, and the sentences below it.
   function verdict(ours, gpu) {
-    if (!ours || !gpu) return [ours ? "" : lacking("Trainium"), gpu ? "" : lacking("GPU")].filter(Boolean).join(" ");
+    if (!ours || !gpu) return ["No comparison.", [ours ? "" : lacking("Trainium"), gpu ? "" : lacking("GPU")].filter(Boolean).join(" ")];
     const names = [ours.system.name, gpu.system.name];
     const tie = tiePrice(ours, gpu);
-    const tied = tie === null ? "" : ` A token costs the same on both if an hour of a ${ours.system.name} chip costs ${usd(tie)}.`;
-    if (state.software !== "documented") return `No verdict: nobody ships such software. ${tied.trim()}`;
+    const tied = tie === null ? "" : `A token costs the same on both if an hour of a ${names[0]} chip costs ${usd(tie)}.`;
+    if (!PUBLIC.includes(state.software)) return ["No verdict.", `Nobody ships such software. ${tied}`];
     if (!billed(ours, gpu)) {
       const none = ours.bill === null ? ours : gpu;
-      const makes = `A chip of ${names[0]} makes ${number(ours.made / gpu.made, 2)} times the tokens of a chip of ${names[1]}, and more of them in ${ofHeld(1 - slower(ours, gpu))}.`;
-      return `Nobody publishes a price of ${none.system.name}, so the bills cannot be compared. ${makes}${ours.bill === null ? tied : ""}`;
+      const makes = `A chip of ${names[0]} makes ${number(ours.made / gpu.made, 2)} times the tokens of a chip of ${names[1]}, and more of them in ${of100(1 - slower(ours, gpu))}.`;
+      return ["No price, no verdict.", `${UNPRICED[state.paid]} ${none.system.name}, so the bills cannot be compared. ${makes} ${ours.bill === null ? tied : ""}`];
     }
     const { share, who, sure } = ahead(ours, gpu);
     const [low, high] = ours.bill <= gpu.bill ? [ours, gpu] : [gpu, ours];
-    const bills = `${usd(low.bill)} per month on ${low.system.name}, ${usd(high.bill)} on ${high.system.name}`;
-    const drafts = ours.plain ? ` This counts on drafts, which make ${number(ours.made / ours.plain, 2)} times as many tokens on ${names[0]}: without them it would cost about ${usd((ours.bill * ours.made) / ours.plain, 2)}.` : ours.plain === null ? ` This counts on drafts: without them no mapping on ${names[0]} keeps the promise.` : "";
-    if (who === 0) return `A tie: ${bills}. ${names[0]} is the cheaper one in ${ofHeld(share)}.${drafts}`;
-    const first = who > 0 ? ours : gpu;
-    return `${first.system.name} ${sure ? "costs" : "probably costs"} less: ${bills}. It is the cheaper one in ${ofHeld(who > 0 ? share : 1 - share)}.${drafts}`;
+    const bills = `${served(low)}, and ${served(high)}.`;
+    const first = who > 0 ? ours : who < 0 ? gpu : low;
+    const often = `We drew what nobody publishes about software and prices a thousand times: ${first.system.name} is cheaper in ${of100(first === ours ? share : 1 - share)}.`;
+    const plain = undrafted(ours, gpu);
+    const without = plain?.every((one) => one?.fast) && billed(...plain) ? ahead(...plain) : null;
+    const turned = without && without.who !== who ? ` Without drafts, ${without.who === 0 ? "it is a tie" : `${(without.who > 0 ? ours : gpu).system.name} costs less`}.` : "";
+    const heading = who === 0 ? `A tie: what nobody knows outweighs the difference.` : `${first.system.name} ${sure ? "costs" : "probably costs"} less.`;
+    return [`${heading}${turned}`, `${bills} ${often}${plain ? drafted(ours, gpu, plain) : ""}`];
+  }
+
+  // The bills of both under the ways to pay that are not chosen.
+  function otherPrices(ours, gpu) {
+    if (state.trainium !== "" || state.gpu !== "") return [];
+    const others = Object.keys(PAID).filter((how) => how !== state.paid);
+    const bills = others.map((how) => [how, ...[ours, gpu].map(({ at }) => answered(at, state.speed, state.software, how).bill)]);
+    const texts = bills.filter(([, ...pair]) => !pair.includes(null)).map(([how, one, other]) => `${PAID[how]} ${usd(one)} and ${usd(other)}`);
+    return texts.length ? [`Payment: the same instances cost ${texts.join("; ")} per month (AWS alone rents out Trainium).`] : [];
+  }
+
+  // What sellers of the model by the token ask.
+  function hostedPrices() {
+    const [prompt, answer] = state.length.split(",").map(Number);
+    const asked = data.hosted[state.model].map(([seller, date, paidIn, paidOut]) => `${seller} asks ${usd((paidIn * prompt) / answer + paidOut, 3)} (${date})`);
+    return asked.length ? [`Outside prices: per million generated tokens with their prompts, ${asked.join(", and ")}. They promise no speed, so that they may fill larger batches.`] : [];
   }
 
   // What would change it: prices, speeds, and software.
@@ -258,7 +302,7 @@ document.addEventListener("DOMContentLoaded", () => {
       const now = ours.paid ? ` instead of ${usd(ours.paid.usd)}` : "";
       found.push(`Price: at ${usd(tie)} per chip-hour${now}, a token on ${ours.system.name} costs what it costs on ${gpu.system.name}.`);
     }
-    if (state.software === "documented" && billed(ours, gpu)) {
+    if (PUBLIC.includes(state.software) && billed(ours, gpu)) {
       const other = state.beside === CHEAPEST ? "a GPU" : gpu.system.name;
       const signs = data.speeds.map((speed) => {
         const [one, beside] = couple(speed);
@@ -271,8 +315,9 @@ document.addEventListener("DOMContentLoaded", () => {
       const runs = [];
       signs.forEach((sign, i) => (sign && sign === runs[runs.length - 1]?.sign ? (runs[runs.length - 1].to = data.speeds[i]) : sign && runs.push({ sign, from: data.speeds[i], to: data.speeds[i] })));
       found.push(`Speed: ${runs.map(({ sign, from, to }) => `${sign} at ${from === to ? from : `${from} to ${to}`}`).join("; ")} tokens/s per user.`);
+      found.push(...otherPrices(ours, gpu));
       const [one, rest] = couple(state.speed, "ideal");
-      if (one && rest && one.bill !== null && rest.bill !== null) found.push(`Software: if all of it were ideal, the bills would be ${usd(one.bill)} per month on ${one.system.name} and ${usd(rest.bill)} on ${rest.system.name}.`);
+      if (one && rest && one.bill !== null && rest.bill !== null) found.push(`Software: if all of it were ideal, the cheapest systems would be ${one.system.name} at ${usd(one.bill)} per month and ${rest.system.name} at ${usd(rest.bill)}.`);
     }
     return found;
   }
@@ -294,14 +339,24 @@ document.addEventListener("DOMContentLoaded", () => {
     return picture;
   }
 
+  const RESTS = { measured: "published runs lie at this point", interpolated: "published runs lie near", extrapolated: "no published run lies near", ideal: "nothing is lost" };
   const FIGURES = [ // heading, value, range, text
-    ["Rent or cost per month", "bill", "billEnds", usd],
+    ["Bill per month", "bill", "billEnds", usd],
     ["$ per million tokens, prompts paid", "perM", "perMEnds", usd],
     ["Instances", "instances", "countEnds", number],
     ["Tokens/s per chip", "made", "madeEnds", number],
     ["First token [s]", "ttft", "ttftEnds", number],
-    ["Server J per token", "joule", "", number],
+    ["J per token at the server", "joule", "", number],
+    ["Power of the servers [kW]", "kw", "", number],
   ];
+
+  // Where most of the chip time goes.
+  function bounds(one) {
+    if (!one?.parts) return "–";
+    const idle = one.chipS - one.parts.reduce((sum, value) => sum + value, 0);
+    const all = [...one.parts.map((value, i) => [value, data.parts[i]]), [idle, "idle, so that the promise holds"]];
+    return all.sort((a, b) => b[0] - a[0]).slice(0, 2).map(([value, part]) => `${part} (${Math.round((100 * value) / one.chipS)} %)`).join(", ");
+  }
 
   function sides(pair) {
     const table = element("table", undefined, { class: "trn-sides" });
@@ -328,19 +383,18 @@ document.addEventListener("DOMContentLoaded", () => {
         cell.append(element("b", text(one[value])), element("span", within), ...(within ? [whisker(one[value], one[range], axis)] : []));
       }
     }
-    const drafted = pair.some((one) => one && one.plain !== undefined);
-    if (drafted) {
-      const row = body.insertRow();
-      row.append(element("th", "Tokens/s per chip without drafts", { scope: "row" }), ...pair.map((one) => element("td", !one ? "–" : one.plain === undefined ? "the same" : one.plain === null ? "the promise fails" : number(one.plain, 3))));
-    }
     const kept = body.insertRow();
     kept.append(element("th", "The promise holds in", { scope: "row" }), ...pair.map((one) => element("td", one && one.chance !== undefined ? of100(one.chance) : "–")));
     const hour = body.insertRow();
     const paidBy = (one) => (one.system.prices[state.paid] ? state.paid : "rent");
     const dated = (one) => (state[one.system.gpu ? "gpu" : "trainium"] !== "" ? "your own" : state.paid === "own" ? "our estimate" : one.system.dates[paidBy(one)]);
     hour.append(element("th", "Price of a chip-hour", { scope: "row" }), ...pair.map((one) => element("td", one?.paid ? `${usd(one.paid.usd)} (${dated(one)})` : "–")));
+    const most = body.insertRow();
+    most.append(element("th", "Most chip time goes to", { scope: "row" }), ...pair.map((one) => element("td", bounds(one), { class: "trn-mapping" })));
     const how = body.insertRow();
-    how.append(element("th", "Mapping", { scope: "row" }), ...pair.map((one) => element("td", one ? `${one.mapping}${one.basis ? `; ${one.basis}` : ""}` : "–", { class: "trn-mapping" })));
+    how.append(element("th", "How it is served", { scope: "row" }), ...pair.map((one) => element("td", one?.mapping ?? "–", { class: "trn-mapping" })));
+    const rests = body.insertRow();
+    rests.append(element("th", "What it rests on", { scope: "row" }), ...pair.map((one) => element("td", one?.basis ? `${one.basis}: ${RESTS[one.basis.split(" ")[0]] ?? ""}` : "–", { class: "trn-mapping" })));
     return table;
   }
 
@@ -365,8 +419,11 @@ document.addEventListener("DOMContentLoaded", () => {
         cell.append(element("span", number(1000 * one.parts[i], 2)), picture);
       }
     });
+    const sum = (one) => one.parts.reduce((total, value) => total + value, 0);
+    const rest = body.insertRow();
+    rest.append(element("th", "idle, so that the promise holds (below 0: parts run side by side)", { scope: "row" }), ...some.map((one) => element("td", number(1000 * (one.chipS - sum(one)), 2))));
     const whole = body.insertRow();
-    whole.append(element("th", "together (parts may overlap, or wait for each other)", { scope: "row" }), ...some.map((one) => element("td", number(1000 * one.chipS, 3))));
+    whole.append(element("th", "together", { scope: "row" }), ...some.map((one) => element("td", number(1000 * one.chipS, 3))));
     return table;
   }
 
@@ -375,7 +432,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const base = rival();
     const table = element("table", undefined, { class: "trn-every" });
     table.createCaption().textContent = `All systems at ${state.speed} tokens/s per user${base?.fast ? `, compared with ${base.system.name}` : ""}`;
-    const heads = ["System", "Status", "Tokens/s per chip", "against", "$ per million tokens", "J per token", "First token [s]", "Instances", "$ per month"];
+    const heads = ["System", "Status", "Tokens/s per chip", base?.fast ? `times ${base.system.name}` : "compared", "$ per million tokens", "J per token", "First token [s]", "Instances", "$ per month"];
     table.createTHead().insertRow().append(...heads.map((head) => element("th", head, { scope: "col" })));
     const body = table.createTBody();
     const rank = (one) => (one.fast ? -one.made : 1 - 1 / (1 + one.reached));
@@ -389,6 +446,22 @@ document.addEventListener("DOMContentLoaded", () => {
     return table;
   }
 
+  // Names at the ends of lines, where no other name and no line that goes on is near.
+  const [PLOT, NEAR, ROOM] = [260, 15, 2.4]; // height of the plot and least distance of a name [px], room on the right of the last speed [times]
+  function nameEnds(rows, others) {
+    const spread = rows.flatMap(({ value, low, high }) => [value, low ?? value, high ?? value]).map(Math.log);
+    const [least, most] = [Math.min(...spread), Math.max(...spread)];
+    const y = ({ value }) => (PLOT * (Math.log(value) - least)) / (most - least || 1);
+    const lines = Object.values(Object.groupBy(rows, ({ system }) => system)).map((line) => line[line.length - 1]);
+    const taken = [];
+    for (const end of lines.sort((a, b) => (a.line === others) - (b.line === others) || b.value - a.value)) {
+      const crossed = rows.some((row) => row.speed > end.speed && Math.abs(y(row) - y(end)) < NEAR);
+      if (crossed || taken.some((one) => Math.abs(y(one) - y(end)) < NEAR)) continue;
+      end.name = end.system;
+      taken.push(end);
+    }
+  }
+
   // The chart that follows reads its rows from here, and is drawn again.
   function drawFrontier(pair) { // the chosen pair is drawn last, over its twins
     const chart = place.closest(".cell")?.parentElement?.querySelector(".trn-chart") ?? document.querySelector(".trn-chart");
@@ -397,22 +470,31 @@ document.addEventListener("DOMContentLoaded", () => {
     const spec = JSON.parse(script.textContent);
     if (spec.usermeta?.desk !== true) return;
     const rows = [];
-    const [first, second, others] = spec.layer[0].encoding.color.scale.domain; // roles, as `charts.desk` has them
+    const scale = spec.layer[0].encoding.color.scale;
+    const others = scale.domain[scale.domain.length - 1]; // as `charts.desk` names them
+    const colours = chart.pairColours ??= scale.range;
+    const chosen = pair.filter(Boolean).filter((one, i, every) => every.findIndex(({ at }) => at === one.at) === i);
+    const shown = { domain: [...chosen.map(({ system }) => system.name), others], range: [...chosen.map((one) => colours[pair.indexOf(one)]), colours[colours.length - 1]] };
+    for (const { encoding } of spec.layer) if (encoding?.color) Object.assign(encoding.color.scale, shown);
     data.systems.forEach((system, at) => {
       if (!counts(system)) return;
       const mine = data.speeds.map((speed) => [speed, answered(at, speed)]).filter(([, one]) => one?.fast && Number.isFinite(one[state.measure]) && one[state.measure] !== null);
-      mine.forEach(([speed, one], i) => {
-        const role = pair.findIndex((each) => each?.at === at);
+      mine.forEach(([speed, one]) => {
+        const named = chosen.some((each) => each.at === at);
         const within = one[`${state.measure}Ends`];
         const bound = one.parts ? data.parts[one.parts.indexOf(Math.max(...one.parts))] : "";
         rows.push({
-          system: system.name, role: [first, second][role] ?? others, speed, value: one[state.measure],
-          low: role < 0 || !within ? null : within[0], high: role < 0 || !within ? null : within[1],
-          mapping: one.mapping, bound, basis: one.basis, last: i === mine.length - 1 && role >= 0,
+          system: system.name, line: named ? system.name : others, speed, value: one[state.measure],
+          low: named && within ? within[0] : null, high: named && within ? within[1] : null,
+          mapping: one.mapping, bound, basis: one.basis,
         });
       });
     });
-    rows.sort((a, b) => (a.role !== others) - (b.role !== others));
+    nameEnds(rows, others);
+    if (rows.length) rows.push({ ...rows[0], value: null, low: null, high: null, name: null, chosen: true, speed: Number(state.speed) });
+    for (const { encoding } of spec.layer) if (encoding?.x) encoding.x.scale = { ...encoding.x.scale, domain: [data.speeds[0], ROOM * data.speeds[data.speeds.length - 1]] };
+    rows.sort((a, b) => (a.line === others ? 0 : 1) - (b.line === others ? 0 : 1));
+    spec.title.text = TITLES[state.measure];
     spec.datasets = undefined;
     spec.data = { name: "desk", values: rows };
     for (const { encoding } of spec.layer) {
@@ -427,16 +509,24 @@ document.addEventListener("DOMContentLoaded", () => {
 
   function command() {
     const [prompt, answer] = state.length.split(",");
-    const software = state.software === "documented" ? "" : ` --stack ${state.software}`;
-    return `trnmodel plan ${state.model} --speed ${state.speed} --in ${prompt} --out ${answer} --users ${state.users}${software}`;
+    const software = state.software === "documented" ? "" : ` --stack ${state.software.replace("no drafts", "no-speculation")}`;
+    const limit = state.ttft ? ` --ttft ${state.ttft}` : "";
+    const paid = state.paid === "market" ? " --pricing market" : "";
+    return `trnmodel plan ${state.model} --speed ${state.speed} --in ${prompt} --out ${answer} --users ${state.users}${limit}${paid}${software}`;
   }
 
   // The page --------------------------------------------------------------------------------------------------------
 
-  const form = element("form", undefined, { class: "trn-controls", "aria-label": "What is asked" });
+  const form = element("form", undefined, { "aria-label": "What is asked" });
   const inputs = new Map();
   const later = new Set(["measure"]);
+  const FEW = new Set(["model", "speed", "length", "ttft", "users", "paid"]); // the rest is folded
   const bar = element("div", undefined, { class: "trn-controls" });
+  const more = element("details", undefined, { class: "trn-more" });
+  const wrong = element("p", "", { class: "trn-wrong", role: "alert" });
+  const rest = element("div", undefined, { class: "trn-controls" });
+  const few = element("div", undefined, { class: "trn-controls" });
+  more.append(element("summary", "More: software, announced systems, another rival, your own prices"), rest);
   for (const [name, label, values] of CONTROLS) {
     const whole = element("label");
     whole.append(element("span", label));
@@ -447,6 +537,7 @@ document.addEventListener("DOMContentLoaded", () => {
     input.addEventListener("input", () => {
       const fine = allowed(name, input.value);
       input.setAttribute("aria-invalid", String(!fine));
+      wrong.textContent = fine ? "" : `${label}: allowed is a number from ${number(values[0])} to ${number(values[1], 7)}. The answer is still the one for ${state[name] || "the published price"}.`;
       if (!fine) return;
       state[name] = input.value;
       writeAddress();
@@ -454,11 +545,13 @@ document.addEventListener("DOMContentLoaded", () => {
     });
     whole.append(input);
     inputs.set(name, input);
-    (later.has(name) ? bar : form).append(whole);
+    (later.has(name) ? bar : FEW.has(name) ? few : rest).append(whole);
   }
+  form.append(few, more, wrong);
   form.addEventListener("submit", (event) => event.preventDefault());
   const said = element("p", "", { class: "trn-verdict", role: "status" });
-  const ties = element("p", "", { class: "trn-ties" });
+  const ties = element("ul", undefined, { class: "trn-ties" });
+  const sure = element("p", undefined, { class: "trn-sure" });
   const beside = element("div", undefined, { class: "trn-beside" });
   const why = element("details", undefined, { class: "trn-why" });
   why.append(element("summary", "Why, and what would change it"));
@@ -466,7 +559,7 @@ document.addEventListener("DOMContentLoaded", () => {
   why.append(reasons);
   const asked = element("p");
   place.querySelector(".trn-without").remove();
-  place.append(form, said, beside, ties, why, asked);
+  place.append(form, said, sure, beside, ties, why, asked);
   const chart = [...document.querySelectorAll(".trn-chart")].find((one) => one.querySelector("script")?.textContent.includes('"desk":true'));
   const below = element("div", undefined, { class: "trn-desk trn-below" });
   chart?.before(bar);
@@ -476,17 +569,33 @@ document.addEventListener("DOMContentLoaded", () => {
     for (const [name, input] of inputs) if (document.activeElement !== input) input.value = state[name];
     const found = [ordered("Trainium"), state.beside === CHEAPEST ? ordered("GPU") : { tied: [] }];
     const pair = couple();
-    said.textContent = verdict(...pair);
+    const [heading, sentences] = verdict(...pair);
+    said.replaceChildren(element("strong", heading), ` ${sentences}`);
+    sure.replaceChildren(`How sure is it? ${data.sure} `, element("a", "How sure can you be?", { href: "chapters/how-sure.html" }));
+    if (rest.contains(document.activeElement) || [...rest.querySelectorAll("[name]")].some(({ name }) => state[name] !== FIRST[name])) more.open = true;
     beside.replaceChildren(sides(pair));
-    const same = found.flatMap(({ best, tied }) => (tied.length ? [`The same within 1 % as ${best.system.name}: ${tied.map((one) => one.system.name).join(", ")}.`] : []));
+    const notes = found.flatMap(({ best, tied }) => (tied.length ? [`The same bill within 1 % as ${best.system.name}: ${tied.map((one) => one.system.name).join(", ")}.`] : []));
     const missing = pair.flatMap((one) => (one && state.beside === CHEAPEST ? unpriced(one) : []));
-    if (missing.length) same.push(`Without a published price, and so not compared, though a chip makes more: ${missing.map((one) => `${one.system.name} (${number(one.made)} tokens/s)`).join(", ")}.`);
-    if (state.software === "documented") same.push(`A draw is one guess of what nobody knows of software and prices. Bars hold nine of ten draws, on logarithmic axes. We call it a tie where neither costs less in ${100 * LIKELY} of 100 draws, and leave out "probably" from ${100 * SURE} on.`);
-    ties.textContent = same.join(" ");
+    if (missing.length) notes.push(`Left out, because ${UNPRICED[state.paid][0].toLowerCase().replace("a", "A")}${UNPRICED[state.paid].slice(1)} them, though a chip makes more: ${missing.map((one) => `${one.system.name} (${number(one.made)} tokens/s)`).join(", ")}.`);
+    for (const chip of new Set(pair.filter(Boolean).map(({ system }) => system.chip))) {
+      if (data.unmeasured[chip]) notes.push(data.unmeasured[chip]);
+      if (data.unlisted[state.model].includes(chip)) notes.push(`No release of documented software lists ${state.model} on ${pair.find((one) => one?.system.chip === chip).system.name}: the figures say what that software would make.`);
+    }
+    if (pair.some((one) => one?.system.status === "announced")) notes.push("An announced system stands in no list of EC2 and has no published rent.");
+    if (pair.every(Boolean) && Math.max(pair[0].ttft / pair[1].ttft, pair[1].ttft / pair[0].ttft) > 2) {
+      const [soon, late] = pair[0].ttft < pair[1].ttft ? pair : [pair[1], pair[0]];
+      notes.push(`The first token comes after ${number(late.ttft, 2)} s on ${late.system.name} and ${number(soon.ttft, 2)} s on ${soon.system.name}, the wait for a free slot left out.${limited() ? "" : " The promise sets no limit on it."}`);
+    }
+    if (PUBLIC.includes(state.software)) notes.push(`Bars and brackets hold nine of ten draws in which the promise is kept, on logarithmic axes, and "cheaper" counts these draws. We say that it is a tie below ${100 * LIKELY} of 100, and "probably" below ${100 * SURE}.`);
+    const most = pair.map((one) => one && data.drafting[state.model][one.system.chip]);
+    if (state.software === "documented" && pair.every(Boolean) && most.some(Boolean)) notes.push(`Drafts count only with as many sequences per replica as a page names: ${pair.map((one, i) => `${most[i] ? (most[i] >= 1e6 ? "any number" : number(most[i])) : "none"} for ${state.model} on ${one.system.name}`).join(", ")}.`);
+    if (state.ttft && !limited()) notes.push(`The limit on the first token is left out: the page has it for ${inWords([chosen.input_tokens, chosen.output_tokens])} with documented software. Add --ttft ${state.ttft} to the line below.`);
+    notes.push("TP is the number of cores, or of GPUs, that share each layer; EP the ranks that share out the experts; LNC the physical cores that work as one; batch the sequences of a replica.");
+    ties.replaceChildren(...notes.map((text) => element("li", text)));
     const list = element("ul");
-    list.append(...flips(...pair).map((text) => element("li", text)));
+    list.append(...[...flips(...pair), ...hostedPrices()].map((text) => element("li", text)));
     reasons.replaceChildren(chipTime(pair), list);
-    asked.replaceChildren(document.createTextNode("At the terminal, for all systems at the rents of AWS: "), element("code", command()));
+    asked.replaceChildren("The same question at the terminal, which also prints the bills of other prices and of an owner: ", element("code", command()));
     below.replaceChildren(everySystem());
     drawFrontier(pair);
   }

@@ -23,17 +23,17 @@ desk_models: list[str] = ["llama-3.1-8b", "llama-3.3-70b", "gpt-oss-120b", "qwen
 desk_tokens_per_s_per_user: list[float] = [10.0, 20.0, 30.0, 50.0, 75.0, 100.0, 150.0, 200.0]
 desk_input_tokens: list[int] = [2048, 4096, 32768]
 desk_output_tokens: list[int] = [512, 512, 1024]
+desk_ttft_s: float = 1.0
 
 # %% tags=["hide-input"]
 import pandas as pd
-from IPython.display import Markdown
 
 import trnmodel as tm
 from trnbook import charts
 from trnbook.chapters import guard
 from trnbook.chapters import index as tables
 from trnbook.chapters import index_desk as desk
-from trnbook.shared import case, choices, errors
+from trnbook.shared import case, errors
 
 guard.within(1, 1e6, input_tokens=input_tokens, output_tokens=output_tokens)
 guard.above_zero(tokens_per_s_per_user=tokens_per_s_per_user)
@@ -43,7 +43,7 @@ for model in asked:
     guard.generates(models=tm.model(model))
     guard.spans(input_tokens + output_tokens, models=tm.model(model))
 lengths = tables.lengths(desk_input_tokens, desk_output_tokens)
-guard.above_zero(desk_tokens_per_s_per_user=desk_tokens_per_s_per_user)
+guard.above_zero(desk_tokens_per_s_per_user=desk_tokens_per_s_per_user, desk_ttft_s=desk_ttft_s)
 guard.some(desk_models=desk_models)
 for model in map(tm.model, desk_models):
     guard.generates(desk_models=model), guard.spans(max(map(sum, lengths)), desk_models=model)
@@ -55,23 +55,24 @@ sized = {model: tm.plan(model, request, users=users) for model, request in reque
 roles = {model: tables.roles_of(plans[model], sized[model]) for model in requests}
 best = {(m, name): tm.plan(m, requests[m], systems=name).best for m, names in roles.items() for name in names}
 plain = {
-    (m, name): max(
-        (tm.plan(m, requests[m], name, efficiencies=kind).best for kind in choices.undrafted(c)),
-        key=lambda one: one.merit(),
-        default=None,
-    )
+    (m, name): tm.plan(m, requests[m], name, efficiencies="no-speculation").best
     for (m, name), c in best.items()
+    if c.option.speculates
 }
 
 # %% tags=["hide-input"]
 names = desk.on_sale()
 grid = {
-    desk.State(model.id, prompt, answer, software): tm.compare(
-        model, tm.Request(prompt, answer), names, speeds=desk_tokens_per_s_per_user, efficiencies=kind
+    at: tm.compare(
+        at.model,
+        tm.Request(at.input_tokens, at.output_tokens, ttft_s=at.ttft_s),
+        names,
+        speeds=desk_tokens_per_s_per_user,
+        efficiencies=desk.SOFTWARE[at.software],
     )
-    for model in map(tm.model, desk_models)
-    for prompt, answer in lengths
-    for software, kind in desk.SOFTWARE.items()
+    for at in desk.states(
+        [tm.model(name).id for name in desk_models], lengths, (input_tokens, output_tokens, desk_ttft_s)
+    )
 }
 
 # %% tags=["hide-input"]
@@ -79,25 +80,80 @@ first = next(iter(requests))
 hours = {"rent": "capacity-block", "market": "market", "own": {name: tm.tco(name) for name in names}}
 priced = {paid: tm.token_cost(first, requests[first], names, pricing=pricing) for paid, pricing in hours.items()}
 start = desk.start(grid, desk_tokens_per_s_per_user, tm.model(first).id, requests[first], users)
-sides = {name: tables.SIDES[role] for name, role in roles[first].items() if role in tables.SIDES}
-desk.desk(grid, priced, start)
+pair = tables.pair(roles[first])
+shown = [tm.system(name).name for name in pair]
+desk.desk(grid, priced, start, errors.by_chip(errors.left_out()))
 
 # %% tags=["hide-input"]
 charts.promises(
-    desk.frontier(grid[desk.State(*list(start.values())[:4])], sides),
+    desk.frontier(grid[desk.State(*list(start.values())[:5])], shown),
+    highlight=shown,
     caption="What a chip makes at each promised speed",
     under=f"{start['model']}, {start['input_tokens']:,} in, {start['output_tokens']:,} out, documented public software",
 )
 
 # %% [markdown]
-# Each point is the best mapping of a system; point at it to see which. Software is counted that is documented for the chip, or
-# carried over from the chip before. Everything here is computed by [`tm.compare`](which-system.ipynb) and multiplied with prices in the page.
+# Each point is the best mapping of a system; point at it to see which. Documented software is what a vendor or an engine documents for the
+# chip, or for the chip before it. [`tm.compare`](which-system.ipynb) computed every point, and the page multiplies them with prices.
 #
-# ## The answer for the running case
+# ## Check it by hand
+#
+# A decode step makes tokens for all sequences of a batch, and it can be no faster than the chip reads the weights and the caches. If a step
+# takes $t$ seconds on $n$ chips and makes $k$ tokens for each of $b$ sequences, if a prompt takes $T$ seconds of a chip for an answer of $a$
+# tokens, and if an hour of a chip costs $p$ dollars, then a million tokens cost at least
+#
+# $$ c = \frac{p}{3600\ \mathrm{s}} \left( \frac{n\,t}{b\,k} + \frac{T}{a} \right) 10^6 . $$
+#
+# The rest is time in which the promise leaves a chip idle. Change the request in this cell, or the system, and run it again:
+
+# %%
+request = tm.Request(input_tokens, output_tokens, tokens_per_s_per_user=tokens_per_s_per_user[0])
+one = tm.plan(models[0], request, systems=pair[0]).best
+cost = tm.token_cost(models[0], request, pair[0], pricing="capacity-block")
 
 # %% tags=["hide-input"]
-undrafted = {name: plain[first, name] for name in roles[first]}
-Markdown(tables.headline(plans[first], sized[first], roles[first], undrafted))
+charts.table(tables.sums(one, cost[pair[0], "public"]), caption="From bytes to dollars", download="by-hand")
+
+# %% [markdown]
+# Drafts make $k$ larger than one. Sellers of the model by the token promise no speed, so that their batches may be larger and their prices lower.
+#
+# ## Three models on Trainium and GPUs
+#
+# For each model, `tm.plan` searches all systems, number formats and mappings for the one that completes most requests per paid chip. The
+# table shows the Trainium to rent, the best one of all, the GPUs with the lowest bill, and the GPU that makes most.
+
+# %% tags=["hide-input"]
+rows = [
+    tables.row(role, best[m, name], plain.get((m, name)), tables.sized_on(sized[m], name))
+    for m, names in roles.items()
+    for name, role in names.items()
+]
+charts.table(pd.DataFrame(rows), caption=f"What serves {tm.units.counted(users, 'user')}", download="what-to-use")
+
+# %% tags=["hide-input"]
+answers = []
+for (model, system), choice in best.items():
+    owned = tm.token_cost(model, requests[model], system, pricing=tm.tco(system))
+    answers.append(tables.answer(choice, choice.system.status, owned[system, choice.stack_kind]))
+charts.table(pd.DataFrame(answers), caption="All figures of these systems", download="answers", file_only=True)
+
+# %% [markdown]
+# Rents are those of AWS's Capacity Blocks, and a dash says that nobody publishes one. A *draw* is one guess of what nobody knows of the software:
+# the range in brackets holds nine draws in ten, and *chance* is the share of draws in which the promise holds. TTFT is the time to the first
+# token; it counts the prompts of others, and not the wait for a free slot.
+#
+# **Drafts** are tokens that a small model proposes and the large one checks. Their gain was measured with one sequence, in another format and on
+# more ranks than here, and we assume that it carries over. So the table also shows what the best documented software makes without them.
+#
+# Nobody has published a run of a server of Trainium3, so that its true ranges are wider than those of the table. Drafts count with at most as
+# many sequences per replica as a page names with them, on Trainium and on GPUs alike.
+#
+# Where ranges overlap, a measurement on your own model decides, and not this page. Four chapters help you: [Which system should I
+# use?](which-system.ipynb) compares systems at every speed and under a limit on the first token. [What does a token cost, and who
+# wins?](cost.ipynb) takes your own prices. [How does Trainium stand beside GPUs and TPUs?](beside-gpus.ipynb) counts per chip, per dollar and
+# per joule. [How sure can you be?](how-sure.ipynb) says how far such answers have been from measurements.
+#
+# ## Power, training and failures
 
 
 # %% tags=["hide-input"]
@@ -114,69 +170,8 @@ charts.table(more, caption="Power, training, failures and errors", download="hea
 
 # %% [markdown]
 # These four come from [How many watts per chip, and how many joules per token?](power.ipynb), [How long does training
-# take?](training.ipynb), [What is lost to failures?](goodput.ipynb) and [How wrong are we?](accuracy.ipynb)
-#
-# ## What to use
-#
-# A request is a prompt and its answer, with a promise: the speed at which each user receives tokens. For each model, `tm.plan` searches all
-# systems, number formats and mappings for the one that completes most requests per chip. It counts software that is documented, or
-# carried over from the chip before.
-
-# %% tags=["hide-input"]
-rows = [
-    tables.row(role, best[m, name], plain[m, name], tables.sized_on(sized[m], name))
-    for m, names in roles.items()
-    for name, role in names.items()
-]
-charts.table(pd.DataFrame(rows), caption=f"What serves {tm.units.counted(users, 'user')}", download="what-to-use")
-
-# %% [markdown]
-# Rents are those of AWS's Capacity Blocks, and a dash says that nobody publishes one. *Draws* are guesses of what nobody knows of the software.
-# *Chance* is the share of them in which the promise holds, and the range in brackets holds nine in ten of those. *Extrapolated* means
-# that no published run lies near. TTFT counts the prompts of others, and not the wait for a free slot.
-#
-# - **Drafts** are tokens that a small model proposes and the large one checks. Their gain was measured with one sequence, in another format
-#   and on more ranks than here, and we assume that it carries over. So the table also shows what the best documented software makes without them.
-# - **The promise sets no limit on the first token.** Prompts take longer on Trainium, so a limit of a second helps GPUs.
-#   [Which system should I use?](which-system.ipynb) shows by how much.
-# - **An announced system** stands in no list of EC2 and has no published price, although AWS calls it available.
-# - **Other sellers rent GPUs for less than AWS does.** Choose *rented at market* above: then GPUs cost less by the prediction.
-# - **No documented release of vLLM Neuron lists DeepSeek-V3.** Its rows ask what that software would make.
-#
-# ## What a million tokens cost
-#
-# `tm.token_cost` prices the tokens of each system, with their prompts paid: once at the rent, and once at the owner's cost of machines, power
-# and site. For Trainium the owner is Amazon, and we estimate its cost. You would pay rent.
-
-# %%
-answers, rents = [], {}
-for (model, system), choice in best.items():
-    request = requests[model]
-    owned = tm.token_cost(model, request, system, pricing=tm.tco(system))
-    rented = tm.token_cost(model, request, system, pricing="capacity-block")
-    answers.append(tables.answer(choice, choice.system.status, owned[system, choice.stack_kind]))
-    rents[model, system] = rented[system, choice.stack_kind]
-
-# %% tags=["hide-input"]
-drawn = [one for one in answers if "most per chip" not in roles[one["model"]][one["system"]]]
-charts.ranges(
-    tables.per_mtoken(drawn, rents),
-    x="generated_usd_per_mtoken",
-    y="served",
-    color="paid",
-    log_x=True,
-    caption="What a million tokens cost, rented and owned",
-    under="per million generated tokens, prompts paid; the bar holds nine of ten draws",
-)
-
-# %% tags=["hide-input"]
-charts.table(pd.DataFrame(answers), caption="All figures of these systems", download="answers", file_only=True)
-
-# %% [markdown]
-# Where the ranges overlap, a measurement on your own model decides, and not this page. Four chapters help you to decide: [Which system should
-# I use?](which-system.ipynb) compares systems at every speed. [What does a token cost, and who wins?](cost.ipynb) takes your own prices.
-# [How does Trainium stand beside GPUs and TPUs?](beside-gpus.ipynb) counts per chip, per dollar and per joule. [How sure can you
-# be?](how-sure.ipynb) says how far such answers have been from measurements.
+# take?](training.ipynb), [What is lost to failures?](goodput.ipynb) and [How wrong are we?](accuracy.ipynb) The run trains on sequences of 8,192
+# tokens, 2,048 in a batch. Nobody publishes how often Trainium3 fails, so the useful share of time rests on rates borrowed from GPUs.
 #
 # ## The running case
 #

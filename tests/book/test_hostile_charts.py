@@ -69,8 +69,8 @@ def rolled() -> pd.DataFrame:
 
 def promised() -> pd.DataFrame:
     """A point of a frontier."""
-    words = {"system": "trn1.32xlarge", "role": "others", "mapping": "m", "bound": "prompts", "basis": "ideal"}
-    return pd.DataFrame(words | {"speed": [20.0], "value": 1.0, "low": 0.5, "high": 2.0, "last": False})
+    words = {"system": "trn1.32xlarge", "line": "all others", "mapping": "m", "bound": "prompts", "basis": "ideal"}
+    return pd.DataFrame(words | {"speed": [20.0], "value": 1.0, "low": 0.5, "high": 2.0})
 
 
 def nodes() -> pd.DataFrame:
@@ -152,8 +152,8 @@ def _calls() -> Iterator[Call]:
     yield _call(
         "charts",
         "charts.promises",
-        "frame=promised(), caption='c', under='u'",
-        "frame: frame; text: caption under",
+        "frame=promised(), caption='c', under='u', highlight=['trn1.32xlarge']",
+        "frame: frame; text: caption under; any: highlight",
     )
     yield _call(
         "charts",

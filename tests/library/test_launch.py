@@ -219,7 +219,7 @@ def test_a_scenario_starts_nothing_and_an_own_folder_stays():
         assert started(one, "trainium2", "llama-3.1-8b")[0] == ""
     eagle = on("neuron-eagle3-llama-3.1-8b", "trainium2", "llama-3.1-8b")
     own = replace(tm.model("llama-3.1-8b"), path="/models/my llama")
-    assert launch._served(own, eagle) == "/models/my llama"
+    assert launch.served_name(own, eagle) == "/models/my llama"
 
 
 def test_every_server_of_the_data_has_words_and_every_head_a_checkpoint():

@@ -31,6 +31,7 @@ def call(*args, **more):
 
 FILES = Path(__file__).parents[1] / "data" / "formats"  # that benchmark tools wrote
 LENGTHS = ["--in", "1k", "--out", "256"]
+MEASURED = ["workload=llama-3.1-8b", "metric=TPOT", "value=450", "unit=ms", "tp=4", "batch=1", "seq_len=2048"]
 SLOW = ["--speed", "1M", *LENGTHS]
 QUESTIONS = [
     (0, ["decode", "llama-3.1-8b", "trn2.3xlarge", "--tp", "4"]),
@@ -65,6 +66,9 @@ QUESTIONS = [
     (0, ["prices", "trn2"]),
     (3, ["prices", "trn3-nl72x2-pcie160"]),  # nobody publishes one
     (2, ["prices", "--region", "mars"]),
+    (0, ["doctor", "--row", "instance=trn2.3xlarge", *MEASURED]),
+    (3, ["doctor", "--row", "instance=trn9.3xlarge", *MEASURED]),
+    (2, ["doctor", "--row", *MEASURED]),  # no instance
     (0, ["support", "llama-3.1-8b"]),
     (0, ["support", "deepseek-v3", "trn2.48xlarge"]),  # not listed, which is an answer
     (2, ["support", "llama-3.1-8b", "--stack", "ideal"]),  # of which system
@@ -111,8 +115,10 @@ BASE = {
     "roofline": ["trainium2", "--intensity=10"],
     "prices": ["trn2.48xlarge"],
     "support": ["llama-3.1-8b", "trn2.48xlarge"],
+    "doctor": ["rows.csv"],
     "schema": ["decode_step"],
     "check": ["plan.json"],
+    "measure": ["plan.json", "--folder=scripts"],
     "run": ["decode-step"],
     "validate": [f"{FILES}/vllm_old.json"],
     "book": [],

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 Drafting = Literal["none", "head", "mtp", "model", "included"]
 Server = Literal["", "vllm", "vllm-neuron", "nxd-inference", "tensorrt-llm", "sglang"]
 ANY = "any"
-ALLOWED = '"public", "hand-tuned", "ideal", the id of a stack or of an option, a list of these, or a set'
+NO_SPECULATION = "no-speculation"  # public software without what drafts tokens
+ALLOWED = (
+    '"public", "no-speculation", "hand-tuned", "ideal", the id of a stack or of an option, a list of these, or a set'
+)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -198,7 +201,7 @@ def public(chip: Chip, model: str) -> tuple[Option, ...]:
 @cache
 def _names() -> dict[str, str]:
     """Return what each folded name means: a word, the id of a stack, or the id of an option."""
-    kinds = {folded(kind): kind for kind in (*stacks.CHIP_FIELDS, "ideal")}
+    kinds = {folded(kind): kind for kind in (*stacks.CHIP_FIELDS, "ideal", NO_SPECULATION)}
     return kinds | load.ids_by_name("stack") | load.ids_by_name("option")
 
 
@@ -215,9 +218,9 @@ def options(
         Id of the model; an option covers models by id, or any. [-]
     efficiencies : str or Efficiencies or list of str, optional
         "public" (the default): the chip's own stack first, then every option that is documented for the chip and the
-        model, then those that its engine has on other generations of the vendor, marked as borrowed. "ideal" and
-        "hand-tuned": that stack, and the drafts of these options on it. The id of a stack, or a set: that one alone.
-        The ids of one option or several: those. [-]
+        model, then those that its engine has on other generations of the vendor, marked as borrowed. "no-speculation":
+        those of them that draft no tokens. "ideal" and "hand-tuned": that stack, and the drafts of these options on it.
+        The id of a stack, or a set: that one alone. The ids of one option or several: those. [-]
 
     Returns
     -------
@@ -234,6 +237,8 @@ def options(
     --------
     >>> [one.id for one in options("trainium3", "llama-3.3-70b")]
     ['vllm-neuron-2026', 'neuron-async', 'neuron-fused-draft-llama-3.3-70b']
+    >>> [one.id for one in options("trainium3", "llama-3.3-70b", "no-speculation")]
+    ['vllm-neuron-2026', 'neuron-async']
     >>> options("trainium3", "llama-3.3-70b")[-1].borrowed
     'documented on trainium2'
     >>> [one.id for one in options("h200", "deepseek-v3", "sglang-mtp3")]
@@ -252,8 +257,8 @@ def _chosen(chip: Chip, model: str, name: str | Efficiencies) -> tuple[Option, .
     if isinstance(name, Efficiencies):
         return (plain(name),)
     one = resolve("efficiencies", instance("efficiencies", name, str, ALLOWED), _names())
-    if one == "public":
-        return public(chip, model)
+    if one in ("public", NO_SPECULATION):
+        return tuple(option for option in public(chip, model) if one == "public" or not option.speculates)
     if one in reader.ids("option"):
         return (_named(chip, model, one),)
     e = stacks.find(chip, one, "efficiencies")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import trnmodel
-from trnmodel.cli import answers, support, terminal, validate
+from trnmodel.cli import answers, doctor, support, terminal, validate
 from trnmodel.cli.plugins import Commands
 from trnmodel.cli.questions import question
 from trnmodel.cli.scenarios import also, save
@@ -82,7 +82,7 @@ Software = Annotated[
     str | None,
     typer.Option(
         "--stack",
-        help="Software: public (default), hand-tuned, ideal, or the id of a stack or option.",
+        help="Software: public (default), no-speculation, hand-tuned, ideal, or the id of a stack or option.",
         **_name("software"),
     ),
 ]
@@ -610,6 +610,24 @@ def check(
 
 
 @app.command()
+def measure(
+    ctx: typer.Context,
+    path: Annotated[str, typer.Argument(metavar="PLAN.json", help="File that `trnmodel plan --save` wrote.")],
+    folder: Annotated[
+        str,
+        typer.Option(
+            "--folder", "-o", metavar="DIR", help="Folder for the scripts: new, empty, or written by this command."
+        ),
+    ],
+    as_json: Json = False,
+) -> None:
+    """Write benchmark scripts for a saved plan: server, its own point, what tells most beside it, and what it costs."""
+    with plain_errors(ctx):
+        result = trnmodel.measure(path, folder)
+        _print(ctx, repr(result), result.to_frame() if as_json else None, as_json)
+
+
+@app.command()
 def schema(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Public call of the library, such as decode_step.")],
@@ -731,6 +749,7 @@ def prices(
 
 
 support.register(app)
+doctor.register(app)
 validate.register(app)
 for command in app.registered_commands:
     command.epilog = terminal.EPILOG

@@ -201,10 +201,16 @@ def _meant(kind: str, name: str, text: str) -> str:
         return shipped.known(text) or text
     if kind == "precision":
         return names.resolve(name, text, load.presets())
-    kinds = {names.folded(one): one for one in STACK_KINDS} if kind in WITH_KINDS else {}
+    kinds = {names.folded(one): one for one in _kinds(kind)}
     if kind == "software":
         return names.resolve(name, text, kinds | load.ids_by_name("stack") | load.ids_by_name("option"))
     return kinds.get(names.folded(text)) or load.resolve(kind, text, name)
+
+
+def _kinds(kind: str) -> tuple[str, ...]:
+    """Return the words for software that a name of a kind may be."""
+    more = ("no-speculation",) if kind == "software" else ()  # of a search, which tries the options of a stack
+    return (*STACK_KINDS, *more) if kind in WITH_KINDS else ()
 
 
 def complete(kind: str) -> Callable[[str], list[str]]:
@@ -245,9 +251,8 @@ def _ids(kind: str) -> Iterable[str]:
     tables: dict[str, Callable[[], Iterable[str]]] = {"precision": load.precisions, "dtype": load.dtypes}
     if kind in tables:
         return tables[kind]()
-    kinds = STACK_KINDS if kind in WITH_KINDS else ()
     those = ("stack", "option") if kind == "software" else (kind,)
-    return [*kinds, *(one.id for one in load.entities().values() if one.kind in those)]
+    return [*_kinds(kind), *(one.id for one in load.entities().values() if one.kind in those)]
 
 
 def holding(frame: Any, text: str, also: Iterable[str] = ()) -> Any:

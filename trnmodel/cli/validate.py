@@ -16,7 +16,7 @@ from trnmodel.cli.terminal import Status
 if TYPE_CHECKING:
     import pandas as pd
 
-    from trnmodel.evidence.formats.read import Measurements
+    from trnmodel.evidence.formats.read import MeasuredRows
     from trnmodel.models.transformer import Transformer
 
 FORMULA = ("=", "+", "@", "-", "\t", "\r")  # how a formula of a spreadsheet begins
@@ -183,7 +183,7 @@ def figures(table: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _data(table: pd.DataFrame, measured: Measurements, near: pd.DataFrame) -> dict[str, Any]:
+def _data(table: pd.DataFrame, measured: MeasuredRows, near: pd.DataFrame) -> dict[str, Any]:
     """Return everything for JSON: rows with their nearest shipped rows, refusals, and the summary."""
 
     def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -269,7 +269,7 @@ def _times(rows: int, metric: str) -> str:
     return f"{metric}" if rows == 1 else f"{rows:,} rows such as {metric}"
 
 
-def _refused(measured: Measurements) -> list[str]:
+def _refused(measured: MeasuredRows) -> list[str]:
     rows = measured.refused
     lines = [
         f"Refused: {row.file} line {row.line}, {row.figure}: {row.reason}."
@@ -290,7 +290,7 @@ def _more(count: int, what: str) -> list[str]:
     return [f"{count:,} more {what}."] if count > 0 else []
 
 
-def _summary(table: pd.DataFrame, measured: Measurements) -> str:
+def _summary(table: pd.DataFrame, measured: MeasuredRows) -> str:
     """Return the sentence at the end: rows read and refused, the median error, and how often the band holds."""
     from trnmodel.units import counted
 

@@ -406,6 +406,31 @@ def _read(path: Path) -> Saved:
         raise ValueError(f"{origin}: no saved plan: {error}") from None
 
 
+class Again(NamedTuple):
+    """A saved plan that was asked again: what the file holds, its question with the model's path, and the answer."""
+
+    saved: Saved
+    question: dict[str, Any]
+    case: Scenario
+    plan: Plan
+
+
+def answer_again(where: Path) -> Again:
+    """Return a saved plan with today's answer to its question.
+
+    Raises ValueError where the file is no saved plan, or its question can no longer be asked.
+    """
+    saved = _read(where)
+    question = dict(saved.question)
+    if saved.model_digest:
+        question[MODEL] = str(where.parent / str(question.get(MODEL, "")))
+    try:
+        case = scenario(question)
+        return Again(saved, question, case, case.plan())
+    except ValueError as error:
+        raise ValueError(f"{untrusted.printed(where)}: its question can no longer be asked: {error}") from None
+
+
 @declare(path=Checked("the path of a file that save_plan wrote", {"type": "string"}))
 def check(path: str | Path) -> Check:
     """Ask the question of a saved plan again: what of the answer moved since, by which facts, and whether by a law.
@@ -440,15 +465,7 @@ def check(path: str | Path) -> Check:
     ValueError: path=no-such.json: no such file
     """
     where = untrusted.as_path("path", path)
-    saved = _read(where)
-    question = dict(saved.question)
-    if saved.model_digest:
-        question[MODEL] = str(where.parent / str(question.get(MODEL, "")))
-    try:
-        case = scenario(question)
-        plan = case.plan()
-    except ValueError as error:
-        raise ValueError(f"{untrusted.printed(where)}: its question can no longer be asked: {error}") from None
+    saved, question, case, plan = answer_again(where)
     now, priced = _answer(case, plan)
     was = {row.key: row for row in saved.facts}
     groups = _groups(was)

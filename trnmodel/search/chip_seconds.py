@@ -287,13 +287,16 @@ class TokenCost(Judged):
         )
         return np.asarray(self._of(phase, request, prompt)).reshape(steps.shape)
 
-    def drawn_usd_per_mtoken(self, drawn: Mapping[str, Any], phase: str = "generated") -> NDArray:
-        """Its cost in each draw of what is `uncertain`."""
+    def drawn_usd_per_h(self, drawn: Mapping[str, Any]) -> NDArray:
+        """Return the price of a chip-hour in each draw of what is `uncertain` [USD/h]."""
         known = instance("drawn", drawn, Mapping, "a mapping of what is uncertain to its draws")
         name = price_of(self.system)
         own = numbers(f"drawn[{name!r}]", known.get(name, self.usd_per_chip_h), unknown=True)
-        price = self.owned.drawn_usd_per_h(drawn) if self.owned else own
-        return usd_per_mtoken(price, 1.0) * self.drawn_chip_s(drawn, phase)
+        return self.owned.drawn_usd_per_h(drawn) if self.owned else own
+
+    def drawn_usd_per_mtoken(self, drawn: Mapping[str, Any], phase: str = "generated") -> NDArray:
+        """Its cost in each draw of what is `uncertain`."""
+        return usd_per_mtoken(self.drawn_usd_per_h(drawn), 1.0) * self.drawn_chip_s(drawn, phase)
 
     def describe(self, name: str = FIGURE) -> str:
         """One of its costs with band, basis and chance, in words, or why there is none."""

@@ -333,31 +333,6 @@ class Comparison(Card):
                     best = load
         return tidy(rows)
 
-    def without_drafts(self, speed: float | None = None) -> pd.DataFrame:
-        """Return what systems whose best choice drafts tokens make without drafts, at one of the speeds.
-
-        Returns
-        -------
-        table : pandas.DataFrame
-            system and tokens_per_s_per_chip of the best choice on software that drafts nothing; NaN where none of them
-            keeps the promise. A system whose best choice drafts nothing has no row.
-
-        Examples
-        --------
-        >>> import trnmodel as tm
-        >>> request = tm.Request(4096, 512, tokens_per_s_per_user=50)
-        >>> table = compare("llama-3.3-70b", request, ["trn2.48xlarge", "hgx-h200"]).without_drafts()
-        >>> table.system.tolist(), bool(table.tokens_per_s_per_chip[0] > 0)
-        (['trn2.48xlarge'], True)
-        """
-        rows = list[dict[str, Any]]()
-        for c in self.at(speed):
-            if c.option.speculates:
-                plain = [q for q in self.questions[c.system.id] if not q.option.speculates]
-                made = objective(plain, np.asarray([c.question.request.tokens_per_s_per_user or TINY]))
-                rows.append({"system": c.system.id, "tokens_per_s_per_chip": float(made[0])})
-        return tidy(rows)
-
     def compared_with(self, speed: float | None = None) -> Choice | None:
         """Return the choice that the others are compared with at a speed: the baseline's, else the leader's."""
         some = self.at(speed)

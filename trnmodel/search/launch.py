@@ -93,7 +93,7 @@ def command(
     if undocumented(option, step, dtypes):
         return ""
     wanted = _Wanted(
-        model=shlex.quote(_served(model, option)),
+        model=shlex.quote(served_name(model, option)),
         option=option,
         dtypes=dtypes,
         lnc=lnc,
@@ -105,7 +105,7 @@ def command(
         context=int(step.compiled_tokens),
         longest=int(longest),
     )
-    return " ".join(_PRINTED[_server(option)](wanted))
+    return " ".join(_PRINTED[server_of(option)](wanted))
 
 
 def undocumented(option: Option, step: Step, dtypes: Precision) -> str:
@@ -120,7 +120,7 @@ def undocumented(option: Option, step: Step, dtypes: Precision) -> str:
     >>> print(undocumented(fused, step, tm.Precision()))
     documented on trainium2 alone, by AWS: "Tutorial: Llama-3.3-70B on Trn2"
     """
-    server = _server(option)
+    server = server_of(option)
     if not option.documented_on:
         return "" if server else f"no page gives flags of a server for {option.name}"
     page, chip = _page(option), getattr(step.system, "chip", step.system)
@@ -136,7 +136,7 @@ def undocumented(option: Option, step: Step, dtypes: Precision) -> str:
     return next((f"not documented {how}, by {page}" for how, has in missing.items() if has), "")
 
 
-def _server(option: Option) -> str:
+def server_of(option: Option) -> str:
     """Return the server whose documents give the flags of an option, or of the plain stack of `data/`; else nothing."""
     return option.server if option.documented_on else SERVERS.get(option.efficiencies.id, "")
 
@@ -150,7 +150,7 @@ def _page(option: Option) -> str:
     return f'{source.publisher}: "{source.title}"'
 
 
-def _served(model: Transformer, option: Option) -> str:
+def served_name(model: Transformer, option: Option) -> str:
     """Return what the server loads: a folder of the user's own, or the name that a shipped model is published under.
 
     A draft is trained beside one checkpoint of a model, which the option's page names. A path that a terminal would not

@@ -123,7 +123,7 @@ def plan(
         in the chip's own format: "mxfp4" asks Blackwell in NVFP4. [-]
     efficiencies : str or Efficiencies, optional
         Software stack; default each chip's public one with the best of its documented options, and hand-tuned and
-        ideal beside the best. [-]
+        ideal beside the best. "no-speculation" leaves out the options that draft tokens. [-]
     prefill_systems : str or System, or several of them, optional
         Systems on which prompts may run on a separate pool, so that each pair of a system and one of them is a choice
         too (`search.pairs.Pair`); the chips of both pools are paid. Default none, and none with a size. [-]

@@ -13,7 +13,7 @@ from trnmodel.arguments import flag, instance, listed, number, numbers, one_of, 
 from trnmodel.catalog.fleets import distribution
 from trnmodel.catalog.specs import Spec
 from trnmodel.declared import Checked, Integer, Object, declare
-from trnmodel.draws import shares, uniform_draws
+from trnmodel.draws import DRAWS, shares, uniform_draws
 from trnmodel.result import Grounded, Result, stacked, tidy
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def spans(inputs: Mapping[str, Any], distributions: Mapping[str, str] | None = N
     return known
 
 
-def _filled(inputs: Mapping[str, Any], values: Mapping[str, NDArray]) -> dict[str, Any]:
+def filled(inputs: Mapping[str, Any], values: Mapping[str, NDArray]) -> dict[str, Any]:
     """Return the inputs with arrays of draws in place of uncertain values."""
     filled: dict[str, Any] = {}
     for name, what in inputs.items():
@@ -107,10 +107,16 @@ def _filled(inputs: Mapping[str, Any], values: Mapping[str, NDArray]) -> dict[st
     return filled
 
 
+def common_values(
+    inputs: Mapping[str, Any], draws: int = DRAWS, distributions: Mapping[str, str] | None = None, series: str = ""
+) -> dict[str, NDArray]:
+    """Return common draws of each uncertain value of some inputs, by its label; another series has other draws."""
+    return {label: one.at(shares(label + series, draws)) for label, one in spans(inputs, distributions).items()}
+
+
 def common_draws(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Return inputs with their common draws in place of uncertain values: of these the bands of costs are made."""
-    values = {label: one.at(shares(label)) for label, one in spans(inputs).items()}
-    return _filled(inputs, values)
+    return filled(inputs, common_values(inputs))
 
 
 def _answers(answer: Any, points: int) -> dict[str, NDArray]:
@@ -270,7 +276,7 @@ def sensitivity(
         fixed = np.full(lead, one.value)
         fixed[2 * place + 1 : 2 * place + 3] = one.at(ENDS)
         values[label] = np.concatenate([fixed, one.at(uniform_draws(label, draws, seed))])
-    answers = _answers(function(**_filled(inputs, values)), lead + draws)
+    answers = _answers(function(**filled(inputs, values)), lead + draws)
     made = {"values": {name: all_[lead:] for name, all_ in answers.items()}}
     bars = {name: all_[:lead] for name, all_ in answers.items()}
     return Sensitivity(seed=seed, draws=draws, inputs=known, bars=bars, reason_mask=np.zeros((), int), **made)

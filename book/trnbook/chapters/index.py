@@ -10,14 +10,13 @@ import pandas as pd
 
 from trnbook.chapters import guard
 from trnbook.charts.tables import percent
-from trnbook.shared.choices import per_rack, rate, tied, unmeasured
+from trnbook.shared.choices import per_rack
 from trnmodel.catalog.specs import Chip
-from trnmodel.catalog.systems import system
 from trnmodel.fabric.graph import Topology
-from trnmodel.result import tidy
 from trnmodel.search.choice import Choice
 from trnmodel.search.plan import Plan
-from trnmodel.units import TFLOP, counted, format_digits, format_within
+from trnmodel.search.single import TIED
+from trnmodel.units import TFLOP, counted, format_digits, format_quantity, format_within
 
 if TYPE_CHECKING:
     from trnmodel.reliability.goodput import Goodput
@@ -30,12 +29,8 @@ LARGEST = {"trainium1": "trn1.32xlarge", "trainium2": "trn2-ultraserver", "train
 _USD = "generated_usd_per_mtoken"
 CHIP = "Trainium2"  # whose errors the first page shows
 GPU = "GPU"
-KINDS = {
-    "for rent": "Trainium to rent today",
-    GPU: "GPUs with the lowest bill",
-    f"{GPU}, most per chip": "Best GPU per chip",
-}
-SIDES = {"for rent": "chosen Trainium", GPU: "beside it"}  # of the first chart
+MOST = f"{GPU}, most per chip"
+SIDES = ("for rent", GPU)  # roles of the pair that the desk shows first
 _NONE = "\N{EN DASH}"
 
 
@@ -73,22 +68,33 @@ def lengths(input_tokens: list[int], output_tokens: list[int]) -> list[tuple[int
 
 
 def roles_of(plan: Plan, sized: Plan) -> dict[str, str]:
-    """Return the Trainium to rent for the users and the best one, the GPUs with the lowest bill and the best.
+    """Return the Trainium to rent and the GPUs with the lowest bill for the users, and the best of both per chip.
 
-    A system that has two roles is named once, and a role that nobody has is left out.
+    Of bills within 1 % the one with the fewest instances counts. A system that has two roles is named once, and a role
+    that nobody has is left out.
     """
     best = plan.best if plan.reached else None
     gpus = [c for c in plan.gpus if c.valid]
-    rents = [(float(sized.capacity_of(c).usd_per_month), c) for c in sized.gpus if c.valid]
-    priced = [pair for pair in rents if not np.isnan(pair[0])]
     most = gpus[0] if gpus else None
-    cheapest = min(priced, key=lambda pair: pair[0])[1] if priced else most
-    named = {"for rent": sized.for_rent, "announced": best, GPU: cheapest, f"{GPU}, most per chip": most}
+    rented = _lowest_bill(sized, [c for c in sized.choices if c.valid and c.system.status == "for rent"])
+    cheapest = _lowest_bill(sized, [c for c in sized.gpus if c.valid])
+    named = {"for rent": rented or sized.for_rent, "announced": best, GPU: cheapest or most, MOST: most}
     roles = dict[str, str]()
     for role, c in named.items():
         if c is not None:
             roles.setdefault(c.system.id, c.system.status if role == "announced" else role)
     return roles or ({plan.best.system.id: "too slow"} if plan.best is not None else {})
+
+
+def _lowest_bill(sized: Plan, some: Iterable[Choice]) -> Choice | None:
+    """Return the choice with the lowest rent, of those within 1 % the one with the fewest instances; None without."""
+    held = [(c, sized.capacity_of(c)) for c in some]
+    priced = [(c, one) for c, one in held if not np.isnan(one.usd_per_month)]
+    if not priced:
+        return None
+    least = min(float(one.usd_per_month) for _, one in priced)
+    tied = [(c, one) for c, one in priced if float(one.usd_per_month) <= least * (1 + TIED)]
+    return min(tied, key=lambda pair: float(pair[1].instances))[0]
 
 
 def sized_on(sized: Plan, system: str) -> Capacity | None:
@@ -97,88 +103,70 @@ def sized_on(sized: Plan, system: str) -> Capacity | None:
     return sized.capacity_of(some[0]) if some else None
 
 
-def headline(plan: Plan, sized: Plan, roles: Mapping[str, str], undrafted: Mapping[str, Choice | None]) -> str:
-    """Return what serves the users of one model: rented today, announced, and on GPUs, a line for each.
+def pair(roles: Mapping[str, str]) -> list[str]:
+    """Return the systems that the desk shows first: the Trainium to rent, and the GPUs with the lowest bill.
+
+    Examples
+    --------
+    >>> pair({"trn2.48xlarge": "for rent", "hgx-h200": "GPU", "gb200-nvl72": "GPU, most per chip"})
+    ['trn2.48xlarge', 'hgx-h200']
+    """
+    return [name for role in SIDES for name, one in roles.items() if one == role]
+
+
+def sums(c: Choice, cost: TokenCost) -> pd.DataFrame:
+    """Return the way from the bytes of a step to the price of a million tokens, a sum in each row.
 
     Parameters
     ----------
-    plan : Plan
-        The answer without a size. [-]
-    sized : Plan
-        The answer for the users. [-]
-    roles : mapping
-        Role of each system, as `roles_of` returns it. [-]
-    undrafted : mapping
-        The best choice without drafts by system. [-]
+    c : Choice
+        What a system does for the request. [-]
+    cost : TokenCost
+        What its tokens cost, at a rent. [-]
     """
-    speed, users = plan.request.tokens_per_s_per_user, (sized.demand.users if sized.demand else None) or 1.0
-    promise = f"`{plan.model.id}` at {rate(speed)} per user"
-    if plan.best is None:
-        return f"**{promise}: the model fits no Trainium system.**"
-    if not plan.reached:
-        return (
-            f"**{promise}: no Trainium system is so fast with public software.** {plan.best.system.name} comes nearest."
-        )
-    lines = [f"**For {counted(users, 'user')} of `{plan.model.id}`, each at {rate(speed)}:**\n"]
-    choices = {c.system.id: c for c in (*plan.choices, *plan.gpus)}
-    bills = {name: one for name in roles if (one := sized_on(sized, name)) is not None}
-    for name, role in roles.items():
-        c, gpu = choices[name], role.startswith(GPU)
-        rented = gpu or c.system.status == "for rent"
-        kind = KINDS[role if gpu else "for rent"] if rented else "Best Trainium, announced"
-        bill = _bill(bills.get(name)) if rented else ""
-        made = c.in_words("tokens_per_s_per_chip", "tokens/s per chip", str(c.basis))
-        made = f"{'They make' if bill else 'It makes'} {made}{_without(undrafted.get(name))}."
-        holds = f"The promise holds in {percent(c.chance, '')} of the draws."
-        end = [holds, "" if gpu else unmeasured(c).strip(), tied(c, plan.choices)]
-        end.append("" if rented else "Nobody publishes its rent.")
-        lines.append(f"- **{kind}: {c.system.name}.** {bill}{made} {' '.join(filter(None, end))}")
-    return "\n".join([*lines, f"\n{_lengths(plan)} {_verdict(roles, bills)}"])
-
-
-def _lengths(plan: Plan) -> str:
-    """Return how long prompts and answers are, in a sentence."""
-    return f"Prompts have {counted(plan.request.input_tokens, 'token')}, and answers {plan.request.output_tokens:,g}."
-
-
-def _bill(held: Capacity | None) -> str:
-    """Return instances and rent per month, in sentences that end with a space."""
-    if held is None:
-        return ""
-    noun = "instance" if held.instances == 1 else "instances"
-    count = f"{held.in_words('instances', noun)} with {counted(held.chips, 'chip')}"
-    if np.isnan(held.usd_per_month):
-        return f"You need {count}, whose rent nobody publishes. "
-    return f"You rent {count}. They cost \\${held.in_words('usd_per_month')} per month. "
-
-
-def _without(plain: Choice | None) -> str:
-    """Return what is made without drafts; empty where the answer drafts none."""
-    return "" if plain is None else f", and {format_digits(plain.tokens_per_s_per_chip, 2)} without drafts"
-
-
-def _verdict(roles: Mapping[str, str], bills: Mapping[str, Capacity]) -> str:
-    """Return which of the two bills is lower, and whether that is sure."""
-    rents = {
-        role: bills[name] for name, role in roles.items() if name in bills and not np.isnan(bills[name].usd_per_month)
-    }
-    if not {"for rent", GPU} <= set(rents):
-        return "The two rents cannot be compared, since one of them is not published."
-    ours, gpu = rents["for rent"], rents[GPU]
-    first = min(ours, gpu, key=lambda one: one.usd_per_month)
-    (low, high), (other_low, other_high) = (tuple(map(float, one.ends("usd_per_month"))) for one in (ours, gpu))
-    second = gpu if first is ours else ours
-    lower = f"At AWS's rents {first.system.name} costs less than {second.system.name} by the prediction"
-    return (
-        f"{lower}, but their ranges overlap: this is a tie." if low <= other_high and other_low <= high else f"{lower}."
+    step, e = c.step, c.question.option
+    moved, ranks = float(step.moved_bytes_per_rank) * float(c.degrees.ranks), float(c.chips)
+    rate = float(c.system.chip.hbm_bytes_per_s)
+    drawn = float(c.batch) * float(c.times.tokens_per_step)
+    decoding_s, prompt_s = float(step.time_s) * ranks / drawn, c.chip_s("prompts")
+    whole_s = float(c.request_chip_s) / float(c.question.request.output_tokens)
+    in_words = format_quantity
+    rows = [
+        (f"A step of {c.batch:g} sequences reads", f"{in_words(moved, 'B', 3)} on {counted(ranks, 'chip')}"),
+        ("Which takes at least", f"{in_words(moved, 'B', 3)} / {in_words(ranks * rate, 'B/s', 3)}"),
+        ("In the model, with its losses", "reads, launches and exchanges"),
+        (
+            "For each generated token",
+            f"{in_words(float(step.time_s), 's', 3)} / ({c.batch:g} x {e.tokens_per_step:.3g})",
+        ),
+        ("Its share of a prompt", "prefill of the prompt over the tokens of the answer"),
+        ("Chip time of a token, with idle time", "the promise leaves a chip idle where more load would break it"),
+        ("Tokens/s per chip", f"1 / {in_words(whole_s, 's', 3)}"),
+        (
+            "$ per million tokens",
+            f"${format_digits(float(cost.usd_per_chip_h), 4)} / 3,600 s x {in_words(whole_s, 's', 3)} x 10^6",
+        ),
+    ]
+    values = [
+        *(
+            "",
+            in_words(moved / rate / ranks, "s", 3),
+            in_words(float(step.time_s), "s", 3),
+            in_words(decoding_s, "s", 3),
+        ),
+        *(in_words(prompt_s, "s", 3), in_words(whole_s, "s", 3), format_digits(1 / whole_s, 3)),
+        f"${format_digits(float(cost.generated_usd_per_mtoken), 3)}",
+    ]
+    return pd.DataFrame(
+        [(*row, value) for row, value in zip(rows, values, strict=True)], columns=["what", "of", "answer"]
     )
 
 
 def row(role: str, c: Choice, plain: Choice | None, held: Capacity | None) -> dict[str, Any]:
     """Return a row of the first table: promise, system, what a chip makes, chance, first token, instances and rent."""
     made = c.valid
-    instances = held.in_words("instances") if held else _NONE
-    rent = held.in_words("usd_per_month", scale=1e3) if held and not np.isnan(held.usd_per_month) else _NONE
+    instances = f"{held.instances:,.0f}" if held else _NONE
+    rent = format_digits(held.usd_per_month / 1e3, 3) if held and not np.isnan(held.usd_per_month) else _NONE
     return {
         "model, tokens/s per user": f"{c.question.model.id}, {c.question.request.tokens_per_s_per_user:,g}",
         "system": c.system.id,
@@ -206,20 +194,6 @@ def answer(best: Choice, status: str, cost: TokenCost) -> dict[str, Any]:
     if best.valid:
         row |= best.energy().banded("server_j_per_token") | cost.banded(_USD)
     return row
-
-
-def per_mtoken(answers: Iterable[Mapping[str, Any]], rents: Mapping[tuple[str, str], TokenCost]) -> pd.DataFrame:
-    """Return what a million tokens cost on each system: to the owner, from rows of `answer`, and at the rent."""
-    rows = []
-    for one in answers:
-        place = {"system": f"{one['model']}, {system(one['system']).name.removesuffix(' Switched')}"}
-        ends = [_USD, f"{_USD}_low", f"{_USD}_high"]
-        if one.get(_USD) == one.get(_USD, np.nan):
-            rows.append(place | {"paid": "owner's cost"} | {name: one[name] for name in ends})
-        rent = rents.get((one["model"], one["system"]))
-        if rent is not None and not rent.rent.why and np.all(rent.valid):
-            rows.append(place | {"paid": "rent"} | rent.banded(_USD))
-    return tidy(rows).rename(columns={"system": "served"})
 
 
 def provisioned(c: Choice) -> tuple[float, float, float]:

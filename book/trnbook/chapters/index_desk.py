@@ -12,17 +12,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from trnbook.charts.desk import OTHERS
 from trnbook.charts.display import script_json
-from trnmodel.catalog.systems import gpus_for_rent, on_offer
+from trnbook.charts.tables import percent
+from trnbook.shared.choices import unmeasured
+from trnbook.shared.errors import ANY
+from trnmodel.catalog.load import chip
+from trnmodel.catalog.options import NO_SPECULATION, public
+from trnmodel.catalog.rents import hosted
+from trnmodel.catalog.systems import gpus_for_rent, on_offer, system
 from trnmodel.cost.tco import PERIOD_H
 from trnmodel.draws import range_of
 from trnmodel.formulas.tco import usd_per_mtoken
 from trnmodel.search.single import TIED
-from trnmodel.units import KWH
+from trnmodel.steps.support import support
+from trnmodel.units import KWH, MILLION, US
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from trnmodel.catalog.rents import Hosted
     from trnmodel.cost.tco import Cost
     from trnmodel.search.chip_seconds import TokenCost
     from trnmodel.search.choice import Choice
@@ -31,7 +40,13 @@ if TYPE_CHECKING:
     from trnmodel.steps.request import Request
 
 DOCUMENTED = "documented"
-SOFTWARE: Mapping[str, str | None] = {DOCUMENTED: None, "hand-tuned": "hand-tuned", "ideal": "ideal"}
+PLAIN = "no drafts"  # documented, of which a system has a row only where it is another one than the best
+SOFTWARE: Mapping[str, str | None] = {
+    DOCUMENTED: None,
+    PLAIN: NO_SPECULATION,
+    "hand-tuned": "hand-tuned",
+    "ideal": "ideal",
+}
 QUANTILES = np.arange(0.05, 1.0, 0.1)  # of the draws of a figure
 BOUND = {  # what takes the chip time of a generated token
     "memory": "reading memory",
@@ -42,16 +57,34 @@ BOUND = {  # what takes the chip time of a generated token
 }
 PARTS = tuple(BOUND)
 DIGITS = 4  # of a number in the page
+MANY = 1e6  # sequences, of a page that names no most
 MADE = "tokens_per_s_per_chip"
 
 
 class State(NamedTuple):
-    """What a comparison is of: the model, prompt and answer in tokens, and a key of `SOFTWARE`."""
+    """What a comparison is of: model, tokens of prompt and answer, a key of `SOFTWARE`, limit of the first token."""
 
     model: str
     input_tokens: int
     output_tokens: int
     software: str
+    ttft_s: float | None = None
+
+
+def states(models: Iterable[str], lengths: Iterable[tuple[int, int]], limited: tuple[int, int, float]) -> list[State]:
+    """Return the states of models and lengths with every software, and `limited` ones with documented software.
+
+    Of a limited state the lengths and the limit of the first token [s] are given.
+
+    Examples
+    --------
+    >>> [one.software for one in states(["llama-3.1-8b"], [(4096, 512)], (4096, 512, 1.0))]
+    ['documented', 'no drafts', 'hand-tuned', 'ideal', 'documented']
+    """
+    prompt, answer, limit = limited
+    every = [State(one, *length, software) for one in models for length in lengths for software in SOFTWARE]
+    here = [one for one in every if one[1:] == (prompt, answer, DOCUMENTED, None)]
+    return [*every, *(one._replace(ttft_s=limit) for one in here)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +117,7 @@ def desk(
     grid: Mapping[State, Comparison],
     priced: Mapping[str, TokenCosts],
     chosen: Mapping[str, Any],
+    errors: pd.DataFrame,
 ) -> Desk:
     """Return the desk of comparisons, with the rents and the owner's costs of their systems.
 
@@ -96,17 +130,23 @@ def desk(
         "own" to an owner. [-]
     chosen : mapping
         What the controls show first, of `start`. [-]
+    errors : DataFrame
+        Errors of predictions by question and chip, of `trnbook.shared.errors.by_chip`. [-]
     """
     texts = _Texts()
     first = next(iter(grid.values()))
     names = priced["rent"].systems
     prices = {paid: {one.system.id: one for one in costs.lines} for paid, costs in priced.items()}
     drawn = {name: {paid: lines[name].common_usd_per_h() for paid, lines in prices.items()} for name in names}
+    models = list(dict.fromkeys(one.model for one in grid))
+    points = {one: _points(comparison, names, texts, drawn) for one, comparison in grid.items()}
+    stored = {_key(one): _new(points, one) for one in grid}
     return Desk(
         {
-            "models": list(dict.fromkeys(one.model for one in grid)),
+            "models": models,
             "lengths": list(dict.fromkeys((one.input_tokens, one.output_tokens) for one in grid)),
             "software": list(dict.fromkeys(one.software for one in grid)),
+            "limits": sorted({one.ttft_s for one in grid if one.ttft_s}),
             "speeds": [_short(float(speed or 0.0)) for speed in first.speeds],
             "chosen": dict(chosen),
             "parts": list(BOUND.values()),
@@ -114,15 +154,70 @@ def desk(
             "month_h": PERIOD_H,
             "tied": TIED,
             "systems": [_system({paid: lines[name] for paid, lines in prices.items()}) for name in names],
-            "points": {_key(one): _points(comparison, names, texts, drawn) for one, comparison in grid.items()},
+            "sure": _sure(errors),
+            "unmeasured": {one: said for one in _chips(names) if (said := unmeasured(chip(one)))},
+            "unlisted": {one: _unlisted(one, names) for one in models},
+            "drafting": {one: {name: _drafting(one, name) for name in _chips(names)} for one in models},
+            "hosted": {one: [_hosted(price) for price in hosted(one)] for one in models},
+            "points": stored,
             "texts": list(texts.places),
         }
     )
 
 
+def _sure(errors: pd.DataFrame) -> str:
+    """Return how far predictions of throughput have been off, in two sentences."""
+    one = errors[(errors.question == "throughput") & (errors.chip == ANY)].iloc[0]
+    half, most = (percent(error, "") for error in (one.median_error, one.p90_error))
+    tested = f"We tested the model on measured throughputs of {one.pages} publications that it had not seen."
+    return f"{tested} Half of them were within {half}, and nine in ten within {most}."
+
+
+def _chips(names: Iterable[str]) -> list[str]:
+    """Return the chips of systems, each once."""
+    return list(dict.fromkeys(system(name).chip.id for name in names))
+
+
+def _unlisted(model: str, names: Iterable[str]) -> list[str]:
+    """Return the chips on which no documented software lists a model."""
+    return [one for one in _chips(names) if support(model, chip(one)).status != "supported"]
+
+
+def _hosted(price: Hosted) -> list[Any]:
+    """Return the seller of a model by the token, its date, and $ per million tokens of prompts and of answers."""
+    usd = (price.input_usd_per_token, price.output_usd_per_token)
+    return [price.seller, price.printed_date, *(_short(one * MILLION) for one in usd)]
+
+
+def _drafting(model: str, name: str) -> float:
+    """Return the sequences of a replica up to which a page names drafts for a model on a chip; 0 where none does."""
+    some = [one.most_sequences for one in public(chip(name), model) if one.speculates]
+    return min(max(some, default=0.0), MANY)
+
+
 def _key(one: State) -> str:
     """Return the name of a state but for its speed."""
-    return f"{one.model},{one.input_tokens},{one.output_tokens},{one.software}"
+    limit = "" if one.ttft_s is None else f",{one.ttft_s:g}"
+    return f"{one.model},{one.input_tokens},{one.output_tokens},{one.software}{limit}"
+
+
+def _wider(one: State) -> State | None:
+    """Return the state that a state is a part of: without its limit, or with drafts; None for any other.
+
+    Examples
+    --------
+    >>> _wider(State("a", 1, 1, PLAIN, 1.0)).software, _wider(State("a", 1, 1, DOCUMENTED))
+    ('documented', None)
+    """
+    if one.software == PLAIN:
+        return one._replace(software=DOCUMENTED)
+    return None if one.ttft_s is None else one._replace(ttft_s=None)
+
+
+def _new(points: Mapping[State, Mapping[str, list[Any]]], one: State) -> dict[str, list[Any]]:
+    """Return the answers of a state that are not those of the state that it is a part of."""
+    wider = _wider(one)
+    return {at: rows for at, rows in points[one].items() if wider is None or rows != points[wider].get(at)}
 
 
 def _system(priced: Mapping[str, TokenCost]) -> dict[str, Any]:
@@ -162,30 +257,27 @@ def _points(
     """Return the answers of each system that the model fits, by its place, one for each speed."""
     several: dict[str, list[Any]] = {}
     for speed in comparison.speeds:
-        loads, plain = comparison.loads(speed), comparison.without_drafts(speed)
-        undrafted = dict(zip(plain.system, plain.tokens_per_s_per_chip, strict=True)) if len(plain) else {}
+        loads = comparison.loads(speed)
         for c in comparison.at(speed):
             own = loads[loads.system == c.system.id] if len(loads) else loads
-            answer = _answer(c, own, texts, prices[c.system.id])
-            without = [_known(undrafted[c.system.id])] if c.valid and c.system.id in undrafted else []
-            several.setdefault(str(names.index(c.system.id)), []).append(answer + without)
+            several.setdefault(str(names.index(c.system.id)), []).append(_answer(c, own, texts, prices[c.system.id]))
     return several
 
 
 def _answer(c: Choice, loads: Any, texts: _Texts, prices: Mapping[str, ArrayLike]) -> list[Any]:
     """Return what a page shows of a choice; of one that is too slow, the speed that it reaches.
 
-    Throughput of a paid chip, first token, joules at the server; degrees in words and batch; the largest loads by the
-    chips of a replica; and on documented software the basis, the chance, quantiles of the throughput over its middle,
+    Throughput of a paid chip, first token, joules at the server; degrees in words and batch; the largest loads of
+    `by_instance`; and on documented software the basis, the chance, quantiles of the throughput over its middle,
     ends of the throughput, of the first token and of the cost of a million by how it is paid, and the
-    chip time of a generated token by its parts.
+    chip time of a generated token [us] by its parts, and as a whole.
     """
     if not c.valid:
         return [_short(c.tokens_per_s_per_user)]
     energy = c.energy()
     degrees = c.mapping.replace(f"batch {c.batch:g}", "batch #")
-    sizes = [[_short(n), _short(load, DIGITS + 1)] for n, load in loads.iloc[:, 1:].itertuples(index=False)]
-    row: list[Any] = [_short(c.tokens_per_s_per_chip), _short(c.ttft_s), _known(energy.server_j_per_token)]
+    sizes = [[m, _short(load, DIGITS + 1)] for m, load in by_instance(c.system.chips, loads).items()]
+    row: list[Any] = [_short(c.tokens_per_s_per_chip, DIGITS + 1), _short(c.ttft_s), _known(energy.server_j_per_token)]
     row += [texts(degrees), _short(c.batch), sizes]
     if c.stack_kind != "public":
         return row
@@ -198,9 +290,32 @@ def _answer(c: Choice, loads: Any, texts: _Texts, prices: Mapping[str, ArrayLike
         [_known(end) for end in c.ends(MADE)],
         [_known(end) for end in c.ends("ttft_s")],
         [_cost_ends(c, usd) for usd in prices.values()],
-        [_short(c.chip_s(part), 3) for part in PARTS],
-        _short(c.request_chip_s / float(c.question.request.output_tokens)),
+        [_short(c.chip_s(part) / US, 3) for part in PARTS],
+        _short(c.request_chip_s / float(c.question.request.output_tokens) / US),
     ]
+
+
+def by_instance(chips: int, loads: pd.DataFrame) -> dict[int, float]:
+    """Return the largest load that so many instances serve together, from the loads of replicas by their chips.
+
+    A replica that several instances hold serves no load alone in one of them. What no number of requests needs is left
+    out: more instances that serve no more than the same number of fewer ones.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> by_instance(16, pd.DataFrame({"chips": [4.0, 8.0, 64.0], "requests_per_s_per_replica": [1.0, 2.5, 30.0]}))
+    {1: 5.0, 4: 30.0}
+    """
+    most = dict[int, float]()
+    for n, load in zip(loads.get("chips", ()), loads.get("requests_per_s_per_replica", ()), strict=True):
+        instances, each = (1, chips // n) if n <= chips else (int(np.ceil(n / chips)), 1)
+        most[instances] = max(most.get(instances, 0.0), float(each * load))
+    needed = dict[int, float]()
+    for instances, load in sorted(most.items()):
+        if not any(instances % m == 0 and load <= instances // m * one for m, one in needed.items()):
+            needed[instances] = load
+    return needed
 
 
 def _cost_ends(c: Choice, usd_per_h: ArrayLike) -> list[float] | None:
@@ -246,7 +361,7 @@ def start(grid: Iterable[State], speeds: Sequence[float], model: str, request: R
     away = {
         one: (one.model != model, sum(abs(a - b) for a, b in zip(one[1:3], lengths, strict=True)))
         for one in grid
-        if one.software == DOCUMENTED
+        if one.software == DOCUMENTED and one.ttft_s is None
     }
     nearest = min(away, key=away.__getitem__)
     return {
@@ -268,8 +383,8 @@ def on_sale() -> list[str]:
     return [*on_offer(), *gpus_for_rent()]
 
 
-def frontier(comparison: Comparison, best: Mapping[str, str]) -> pd.DataFrame:
-    """Return what each system makes at each speed in one state; `best` names the role of a system.
+def frontier(comparison: Comparison, pair: Iterable[str]) -> pd.DataFrame:
+    """Return what each system makes at each speed in one state; `pair` holds the names of the systems in colour.
 
     The script of the page writes the rows of every other state.
     """
@@ -279,12 +394,12 @@ def frontier(comparison: Comparison, best: Mapping[str, str]) -> pd.DataFrame:
     for c in comparison.lines:
         if not c.valid:
             continue
-        role = best.get(c.system.id, "others")
-        low, high = c.ends(MADE) if role != "others" else (np.nan, np.nan)
+        chosen = c.system.name in pair
+        low, high = c.ends(MADE) if chosen else (np.nan, np.nan)
         rows.append(
             {
                 "system": c.system.name,
-                "role": role,
+                "line": c.system.name if chosen else OTHERS,
                 "speed": c.question.request.tokens_per_s_per_user,
                 "value": c.tokens_per_s_per_chip,
                 "low": float(low),
@@ -294,6 +409,4 @@ def frontier(comparison: Comparison, best: Mapping[str, str]) -> pd.DataFrame:
                 "basis": str(c.basis),
             }
         )
-    frame = pd.DataFrame(rows, columns=["system", "role", "speed", "value", "low", "high", "mapping", "bound", "basis"])
-    named = frame.groupby("system").speed.transform("max") == frame.speed
-    return frame.assign(last=named & (frame.role != "others"))
+    return pd.DataFrame(rows, columns=["system", "line", "speed", "value", "low", "high", "mapping", "bound", "basis"])

@@ -147,7 +147,7 @@ def headline(
     sure = (
         f"**How sure?** We draw the times of the software `{best.stack.id}`, our own estimates, a thousand times. "
         f"The promise holds in {holds}, and the range in brackets holds nine in ten of those. "
-        f"{unmeasured(best)}{_drafts(best, plain.get(best.place, ()))}"
+        f"{unmeasured(best.system.chip)} {_drafts(best, plain.get(best.place, ()))}"
     )
     announced = "" if best.system.status == "for rent" else f" ({best.system.status})"
     return common.card(

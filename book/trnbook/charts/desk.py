@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from trnbook.charts.explorers import _log
 from trnbook.charts.language import BAND_OPACITY, GENERATIONS, GREY, PALETTE
-from trnbook.charts.plot import DIGITS, ROOM, Plot
+from trnbook.charts.plot import DIGITS, ROOM, Plot, highlighted
 from trnbook.charts.tables import axis_title, check, printed
 
 if TYPE_CHECKING:
@@ -15,29 +16,32 @@ if TYPE_CHECKING:
 else:
     from trnbook.charts.display import alt
 
-ROLES = {"chosen Trainium": GENERATIONS["trainium3"], "beside it": PALETTE[0], "others": GREY}
+PAIR = (GENERATIONS["trainium3"], PALETTE[0])  # colours of the chosen Trainium and of what stands beside it
+OTHERS = "all others"
 TOOLTIP = {"system": "System", "mapping": "Mapping", "bound": "Most time goes to", "basis": "Basis"}
 
 
-def promises(frame: pd.DataFrame, *, caption: str, under: str = "") -> alt.LayerChart:
-    """Return what each system does at each promised speed: a chosen pair in colour, others grey.
+def promises(frame: pd.DataFrame, *, caption: str, under: str = "", highlight: Sequence[str] = ()) -> alt.LayerChart:
+    """Return what each system does at each promised speed: a pair in colour, the others grey.
 
     Parameters
     ----------
     frame : pandas.DataFrame
-        system, role (a key of `ROLES`), speed, value with low and high (missing where no range is drawn), mapping,
-        bound, basis, last (whether the name of the line stands there).
+        system, line (its name for a system of the pair, `OTHERS` for the rest), speed, value with low and high (missing
+        where no range is drawn), mapping, bound, basis. The script of the page adds `name`, of the line that ends at a
+        point, and `chosen`, of the speed that is asked for.
+    highlight : sequence of str
+        Names of the systems in colour, at most two: the chosen Trainium, and what stands beside it.
     """
-    check(frame, caption, under=under, needed=("role", "speed", "value", "low", "high", "last", *TOOLTIP))
-    frame = frame.sort_values(
-        "role", key=lambda role: role != "others", kind="stable"
-    )  # the pair is drawn over its twins
+    pair = highlighted(highlight)[: len(PAIR)]
+    check(frame, caption, under=under, needed=("line", "speed", "value", "low", "high", *TOOLTIP))
+    frame = frame.sort_values("line", key=lambda line: line != OTHERS, kind="stable")  # the pair over its twins
     rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
     base = alt.Chart()
-    scale = {"domain": list(ROLES), "range": list(ROLES.values())}
+    scale = {"domain": [*pair, OTHERS], "range": [*PAIR[: len(pair)], GREY]}
     place = {
         "x": _log(alt.X, "speed", axis_title("promised_tokens_per_s_per_user"), padding=ROOM),
-        "color": alt.Color("role", type="nominal", scale=scale, legend=alt.Legend(title=None, symbolOpacity=1)),
+        "color": alt.Color("line", type="nominal", scale=scale, legend=alt.Legend(title=None, symbolOpacity=1)),
         "detail": alt.Detail("system", type="nominal"),
     }
     y, low = (_log(alt.Y, end, axis_title("tokens_per_s_per_chip"), padding=ROOM) for end in ("value", "low"))
@@ -49,9 +53,10 @@ def promises(frame: pd.DataFrame, *, caption: str, under: str = "") -> alt.Layer
         base.transform_filter("isValid(datum.low)").mark_area(opacity=BAND_OPACITY).encode(**place, **ends),
         base.mark_line(strokeWidth=2).encode(**place, y=y),
         base.mark_point(filled=True, size=55, opacity=1).encode(**place, y=y, tooltip=tooltip),
-        base.transform_filter("datum.last")
-        .mark_text(align="right", dy=-10, fontSize=12)
-        .encode(**place, y=y, text=alt.Text("system", type="nominal")),
+        base.transform_filter("datum.name")
+        .mark_text(align="left", dx=7, fontSize=11)
+        .encode(**place, y=y, text=alt.Text("name", type="nominal")),
+        base.transform_filter("datum.chosen").mark_rule(color=GREY, strokeDash=[4, 4]).encode(x=place["x"]),
     ]
     data = alt.InlineData(values=rows, name="desk")
     chart = Plot(*printed(frame, "system")).finish(alt.layer(*layers, data=data), caption, under)

@@ -12,6 +12,7 @@ from trnmodel.search.grid import options_of
 from trnmodel.search.single import same
 
 if TYPE_CHECKING:
+    from trnmodel.catalog.specs import Chip
     from trnmodel.catalog.systems import System
     from trnmodel.models.transformer import Transformer
     from trnmodel.search.choice import Choice
@@ -54,12 +55,12 @@ def undrafted(best: Choice | None) -> list[str]:
     return plain_stacks(best.system, best.question.model, best.question.request)
 
 
-def unmeasured(best: Choice) -> str:
-    """Return that nobody has published a run of a server with a chip; empty if somebody has."""
+def unmeasured(chip: Chip) -> str:
+    """Return that nobody has published a run of a server with a chip of Trainium; empty if somebody has."""
     rows = judged()
-    if ((rows.chip == best.system.chip.id) & rows.use.str.startswith("serving")).any():
+    if not chip.core or ((rows.chip == chip.id) & rows.use.str.startswith("serving")).any():
         return ""
-    return f"But nobody has measured a server of {best.system.chip.name}, so its range is too narrow. "
+    return f"Nobody has measured a server of {chip.name}, so its range is too narrow."
 
 
 def per_rack(spec: System) -> float:

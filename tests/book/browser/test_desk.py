@@ -13,7 +13,8 @@ from trnmodel.catalog import prices
 from trnmodel.units import KWH
 
 pytestmark = pytest.mark.chapters
-FIGURES = ("bill", "perM", "instances", "made", "ttft", "joule")
+FIGURES = ("bill", "perM", "instances", "made", "ttft", "joule", "kw")
+SOFTWARE = {"documented": None, "no drafts": "no-speculation", "hand-tuned": "hand-tuned", "ideal": "ideal"}
 RENTS = {"rent": "capacity-block", "market": "market"}
 MONTH_H = 730.5
 NEAR = 0.02
@@ -26,7 +27,7 @@ FIRST = {
     "scope": "rent",
     "paid": "rent",
 }
-FIRST |= {"software": "documented", "trainium": "", "gpu": "", "electricity": "", "beside": "cheapest"}
+FIRST |= {"ttft": "", "software": "documented", "trainium": "", "gpu": "", "electricity": "", "beside": "cheapest"}
 READ = """() => ({
     systems: [...document.querySelectorAll('.trn-sides thead th')].map(head => head.dataset.system),
     figures: Object.fromEntries([...document.querySelectorAll('.trn-sides tr[data-figure]')].map(row =>
@@ -67,9 +68,10 @@ def drawn(rng, states):
         "model": rng.choice(states["models"]),
         "speed": f"{rng.choice(states['speeds']):g}",
         "length": f"{lengths[0]},{lengths[1]}",
+        "ttft": rng.choice(["", "", "1"]),
         "users": str(rng.choice([1, 30, 1000, 40000])),
         "scope": rng.choice(["rent", "announced", "all"]),
-        "software": rng.choice(["documented", "documented", "hand-tuned", "ideal"]),
+        "software": rng.choice(["documented", "documented", "no drafts", "hand-tuned", "ideal"]),
         "paid": rng.choice(["rent", "market", "own"]),
         "trainium": rng.choice(["", "", "1.5"]),
         "gpu": rng.choice(["", "", "", "4"]),
@@ -93,16 +95,20 @@ def hour(state, system):
 
 def expected(state, system):
     """Return what the library answers of the system that a page shows."""
-    software = None if state["software"] == "documented" else state["software"]
+    software = SOFTWARE[state["software"]]
     lengths = [int(part) for part in state["length"].split(",")]
-    request = tm.Request(*lengths, tokens_per_s_per_user=float(state["speed"]))
+    limited = state["ttft"] and lengths == [4096, 512] and software is None
+    limit = float(state["ttft"]) if limited else None
+    request = tm.Request(*lengths, tokens_per_s_per_user=float(state["speed"]), ttft_s=limit)
     best = tm.plan(state["model"], request, system, efficiencies=software).best
     sized = tm.plan(state["model"], request, system, efficiencies=software, users=float(state["users"]))
     usd_per_h, instances = hour(state, system), float(sized.capacity.instances)
+    joule = float(best.energy().server_j_per_token)
     return {
         "made": best.tokens_per_s_per_chip,
         "ttft": best.ttft_s,
-        "joule": float(best.energy().server_j_per_token),
+        "joule": joule,
+        "kw": joule * float(state["users"]) * float(state["speed"]) / 1000,
         "instances": instances,
         "perM": usd_per_h / 3600 / best.tokens_per_s_per_chip * 1e6,
         "bill": instances * best.system.chips * usd_per_h * MONTH_H,
@@ -176,6 +182,7 @@ def test_controls_work_by_mouse_and_by_keyboard(folder, open_page, states, size,
     answer = page.locator(".trn-verdict").bounding_box()
     assert answer["y"] + answer["height"] < size["height"]
     assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+    page.locator(".trn-more summary").click()
     state = dict(FIRST)
     moves = [("model", "deepseek-v3"), ("speed", "20"), ("paid", "own"), ("scope", "all"), ("software", "ideal")]
     for name, value in moves:
@@ -210,17 +217,19 @@ def test_a_value_that_is_not_allowed_is_marked_and_changes_nothing(first_page):
     users, before = first_page.locator(".trn-controls [name=users]"), first_page.evaluate(READ)
     users.fill("0")
     expect(users).to_have_attribute("aria-invalid", "true")
+    expect(first_page.locator(".trn-wrong")).to_contain_text("The answer is still the one for 1000")
     assert first_page.evaluate(READ) == before
 
 
 def test_the_chart_and_the_table_follow_the_controls(first_page):
     """The axis names what is drawn, and the table compares with the system that is chosen."""
+    first_page.locator(".trn-more summary").click()
     first_page.locator(".trn-controls [name=measure]").select_option("perM")
     chart = first_page.locator(".trn-chart").first
     expect(chart).to_contain_text("$ per million tokens")
     first_page.locator(".trn-controls [name=beside]").select_option("hgx-b200")
     expect(first_page.locator(".trn-every caption")).to_contain_text("8 x B200 SXM")
-    row = first_page.locator(".trn-every tr", has_text="8 x B200 SXM")
+    row = first_page.locator(".trn-every tbody tr", has_text="8 x B200 SXM")
     assert "1 ×" in row.inner_text()
 
 
@@ -242,14 +251,27 @@ def test_any_system_may_stand_beside_the_chosen_one(first_page):
     assert shown["figures"]["made"][1] / shown["figures"]["made"][0] == pytest.approx(ratio, rel=NEAR)
 
 
-def test_the_verdict_says_that_it_counts_on_drafts(first_page):
-    """Of Llama on trn2.48xlarge, with the ratio of both plans."""
+def test_the_verdict_says_that_it_counts_on_drafts_and_what_it_would_be_without(first_page):
+    """Of Llama on trn2.48xlarge, with the bill of a plan without drafts, and who is cheaper then."""
     request = tm.Request(4096, 512, tokens_per_s_per_user=50.0)
-    both = tm.compare("llama-3.3-70b", request, "trn2.48xlarge")
-    ratio = both.lines[0].tokens_per_s_per_chip / both.without_drafts().tokens_per_s_per_chip[0]
+    plain = tm.plan("llama-3.3-70b", request, "trn2.48xlarge", efficiencies="no-speculation", users=1000)
     said = ask(first_page, {})["verdict"]
-    assert f"drafts, which make {ratio:.2g} times as many tokens on trn2.48xlarge: without them it would cost" in said
+    assert f"Without them trn2.48xlarge would cost ${float(plain.capacity.usd_per_month) / 1e6:.2g}M" in said
+    assert "Without drafts, 8 x H200 SXM costs less." in said
+    without = ask(first_page, {"software": "no drafts"})["verdict"]
+    assert without.startswith("8 x H200 SXM probably costs less.")
+    assert "drafts" not in without
     assert "drafts" not in ask(first_page, {"model": "deepseek-v3", "speed": "20"})["verdict"]
+
+
+def test_a_limit_on_the_first_token_is_that_of_the_plan(first_page):
+    state = FIRST | {"ttft": "1"}
+    shown = ask(first_page, {"ttft": "1"})
+    assert all(value <= 1.0 for value in shown["figures"]["ttft"])
+    check(state, shown)
+    long = ask(first_page, {"ttft": "1", "length": "32768,1024"})
+    assert "The limit on the first token is left out" in long["ties"]
+    assert long["figures"] == ask(first_page, {"length": "32768,1024"})["figures"]
 
 
 def test_without_documented_software_there_is_no_verdict(first_page):

@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 import trnmodel as tm
 from trnbook.chapters import index
 from trnbook.report import chapter, chapters, form, notebooks
-from trnbook.shared import choices
 from trnmodel.arguments import UnanswerableError
 from trnmodel.cli.app import app
 from trnmodel.models.shipped import MODELS
@@ -43,10 +42,21 @@ def test_a_row_is_worked_out_by_hand():
 
 
 def test_a_speed_that_no_system_keeps_has_no_energy_and_no_cost():
-    found = row("llama-3.1-8b", "trn2.48xlarge", 1e6)
-    assert "server_j_per_token" not in found
-    table = index.per_mtoken([found, row("llama-3.1-8b", "trn2.48xlarge")], {})
-    assert table[["served", "paid"]].to_numpy().tolist() == [["llama-3.1-8b, trn2.48xlarge", "owner's cost"]]
+    assert "server_j_per_token" not in row("llama-3.1-8b", "trn2.48xlarge", 1e6)
+
+
+def test_the_sums_of_the_page_are_worked_out_by_hand():
+    """From the parts of a choice: 2.9 TB/s for each chip, a plan's step, and the rent of a chip-hour."""
+    request = tm.Request(4096, 512, tokens_per_s_per_user=SPEED)
+    c = tm.plan("llama-3.3-70b", request, "trn2.48xlarge").best
+    cost = tm.token_cost("llama-3.3-70b", request, "trn2.48xlarge", pricing="capacity-block")
+    found = index.sums(c, cost["trn2.48xlarge", "public"]).answer.tolist()
+    moved = float(c.step.moved_bytes_per_rank) * c.degrees.ranks
+    token_s = float(c.step.time_s) * c.chips / (c.batch * c.option.tokens_per_step)
+    assert found[1:4] == [f"{ms:.3g} ms" for ms in (moved / 2.9e9, 1e3 * float(c.step.time_s), 1e3 * token_s)]
+    assert found[6] == f"{c.tokens_per_s_per_chip:.3g}"
+    usd = float(tm.rent("trn2.48xlarge").usd_per_chip_h) / 3600 / c.tokens_per_s_per_chip * 1e6
+    assert found[7] == f"${usd:.3g}"
 
 
 def test_half_the_hbm_rate_changes_a_row():
@@ -57,25 +67,7 @@ def test_half_the_hbm_rate_changes_a_row():
     assert after["generated_usd_per_mtoken"] > before["generated_usd_per_mtoken"]
 
 
-@pytest.mark.parametrize(
-    ("model", "speed", "words"),
-    [
-        ("llama-3.3-70b", 50.0, "Trainium to rent today: trn2.48xlarge"),
-        ("llama-3.1-405b", 1e6, "no Trainium system is so fast with public software"),
-    ],
-)
-def test_the_headline_says_which_system_or_that_none_is_so_fast(model, speed, words):
-    request = tm.Request(4096, 512, tokens_per_s_per_user=speed)
-    plan, sized = tm.plan(model, request), tm.plan(model, request, users=1000)
-    assert words in index.headline(plan, sized, index.roles_of(plan, sized), {})
-
-
-def test_the_headline_of_a_model_that_fits_nowhere():
-    plan = tm.plan("llama-3.1-405b", tm.Request(4096, 512, tokens_per_s_per_user=20.0), "trn2.3xlarge")
-    assert "the model fits no Trainium system" in index.headline(plan, plan, index.roles_of(plan, plan), {})
-
-
-def test_the_first_lines_have_the_bill_of_the_plan_and_what_is_left_without_drafts():
+def test_the_table_has_the_bill_of_the_plan_and_what_is_left_without_drafts():
     request = tm.Request(4096, 512, tokens_per_s_per_user=SPEED)
     plan, sized = tm.plan("llama-3.3-70b", request), tm.plan("llama-3.3-70b", request, users=1000)
     roles = index.roles_of(plan, sized)
@@ -83,20 +75,14 @@ def test_the_first_lines_have_the_bill_of_the_plan_and_what_is_left_without_draf
     lowest = min((name for name, bill in bills.items() if bill == bill), key=bills.__getitem__)
     gpus = {lowest: "GPU", plan.gpus[0].place: "GPU, most per chip"}
     assert roles == {sized.for_rent.place: "for rent", plan.best.place: "announced"} | gpus
-    stacks = choices.undrafted(plan.best)
-    plain = max(
-        (tm.plan("llama-3.3-70b", request, plan.best.system, efficiencies=kind).best for kind in stacks),
-        key=lambda c: c.tokens_per_s_per_chip,
-    )
-    said = index.headline(plan, sized, roles, {plan.best.place: plain})
+    assert index.pair(roles) == [sized.for_rent.place, lowest]
+    plain = tm.plan("llama-3.3-70b", request, sized.for_rent.system, efficiencies="no-speculation").best
     held = sized.capacity_of(sized.for_rent)
-    assert f"{held.in_words('instances', 'instances')} with {held.chips:,.0f} chips" in said
-    assert f"{held.in_words('usd_per_month')} per month" in said
-    assert f"{tm.units.format_digits(plain.tokens_per_s_per_chip, 2)} without drafts" in said
-    assert said.endswith("their ranges overlap: this is a tie.")
-    line = index.row("for rent", sized.for_rent, None, held)
+    line = index.row("for rent", sized.for_rent, plain, held)
     assert line["chance"] == f"{sized.for_rent.chance:.0%}"
-    assert line["instances"].startswith(f"{held.instances:.0f} (")
+    assert line["without drafts"] == tm.units.format_digits(plain.tokens_per_s_per_chip, 2)
+    assert line["instances"] == f"{held.instances:.0f}"
+    assert line["rent [thousand $/month]"] == f"{held.usd_per_month / 1000:.0f}"
 
 
 def test_headlines_are_those_of_their_chapters(page, root):
@@ -164,17 +150,17 @@ def test_every_line_of_the_page_answers(page):
 
 
 def test_what_the_page_says_is_what_the_line_prints(page):
-    """The first answer, beside what the first command prints."""
+    """The best system of the table, beside what the first command prints."""
     (line, *_) = lines(page)
     printed = CliRunner().invoke(app, shlex.split(line)[1:]).stdout
     number = re.search(r"([\d,.]+) tokens/s per (?:paid )?chip \(([\d,.]+ to [\d,.]+)", printed)
-    said = next(
-        "".join(output.data["text/markdown"])
+    (shown,) = [
+        "".join(output.data["text/html"])
         for cell in page.cells
         for output in cell.get("outputs", ())
-        if "text/markdown" in output.get("data", {})
-    )
-    assert f"{number[1]} tokens/s per chip ({number[2]}" in said
+        if "what-to-use.csv" in "".join(output.get("data", {}).get("text/html", ""))
+    ]
+    assert f"{number[1]} ({number[2]})" in shown
 
 
 def test_the_chips_are_as_printed():

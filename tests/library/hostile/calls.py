@@ -32,8 +32,12 @@ NOT_TYPED = {
     "MappingProxyType": "of the standard library",
     "Capacity": "made by tm.plan",
     "Check": "made by tm.check",
+    "Measurements": "made by tm.measure",
+    "NextMeasurement": "made by tm.next_measurement",
     "Choice": "a choice of a Plan",
     "Demand": "made by tm.plan",
+    "Diagnoses": "made by tm.doctor",
+    "Diagnosis": "a row of Diagnoses",
     "Flips": "made by tm.plan",
     "Collective": "made by tm.collective",
     "Comparison": "made by tm.compare",
@@ -42,7 +46,7 @@ NOT_TYPED = {
     "Goodput": "made by tm.goodput",
     "KernelTime": "made by tm.kernel.matmul",
     "Legality": "made by tm.legal",
-    "Measurements": "made by tm.read_measurements",
+    "MeasuredRows": "made by tm.read_measurements",
     "MemoryFit": "made by tm.memory_fit",
     "Plan": "made by tm.plan",
     "Quality": "made by tm.quality",
@@ -293,6 +297,16 @@ def plan_file() -> str:
     return str(path)
 
 
+def empty_folder() -> str:
+    """A folder for scripts, the same each time."""
+    return str(written("scripts.txt", "").with_name("scripts"))
+
+
+def compared() -> Any:
+    """A comparison whose systems have prices."""
+    return tm.compare("llama-3.2-1b", tm.Request(512, 64, 20.0), ["trn2.3xlarge", "hgx-h100"])
+
+
 def scenario_with(section: str) -> Callable:
     """A scenario of which a section has other values."""
     own: Any = SCENARIO.get(section, {})
@@ -304,6 +318,8 @@ HELPERS: dict[str, Any] = {
     "measuring": measuring,
     "plan_file": plan_file,
     "run_file": run_file,
+    "empty_folder": empty_folder,
+    "compared": compared,
     "scenario_with": scenario_with,
     "changed": changed,
     "step_on_chip": step_on_chip,
@@ -354,6 +370,9 @@ KIN = {  # keys of a configuration that name one quantity
 }
 
 
+CANDIDATE = "text: name reads kind system; one: noise cost_usd"
+
+
 def _searches() -> Iterator[Call]:
     ends = "request=tm.Request(512, 64), systems=['trn2.3xlarge', 'inf2.48xlarge'], speeds=[20.0]"
     both = f"systems='trn2.3xlarge', prefill_systems='trn2.3xlarge', {PROMISED}"
@@ -362,6 +381,13 @@ def _searches() -> Iterator[Call]:
         ("tm.compare", f"model='llama-3.2-1b', {ends}", "object: systems; any: pricing region"),
     ):
         yield _call("doors", name, asked, kinds)
+    yield _call(
+        "doors",
+        "tm.next_measurement",
+        "decision=compared(), candidates=None, users=100.0, months=12.0, bill='rented', hours=2.0, draws=400",
+        "object: decision; any: candidates speed",
+    )
+    yield _call("doors", "tm.Candidate", "name='ours', reads='prefill on hgx-h100', noise=0.1, cost_usd=5.0", CANDIDATE)
     yield _call(
         "doors",
         "tm.software_gap",
@@ -385,6 +411,7 @@ def _files() -> Iterator[Call]:
         also={"sources": ("scenario",)},
     )
     yield _call("rows", "tm.check", "path=plan_file()", "object: path")
+    yield _call("rows", "tm.measure", "path=plan_file(), folder=empty_folder()", "object: path; text: folder")
     yield _call(
         "rows",
         "tm.save_plan",
@@ -482,6 +509,7 @@ def _measured_rows() -> Iterator[Call]:
         "rows", "tm.read_measurements", "paths=run_file(), stated={'tp': 8}", "object: paths; statement: stated"
     )
     yield _call("rows", "tm.nearest", "rows=measured(), count=2", "frame: rows; models: models")
+    yield _call("rows", "tm.doctor", "rows=measured()", "frame: rows; models: models")
     yield _call("rows", "tm.calibrate", "rows=measured(), groups=('encoder',)", "frame: rows; groups: groups")
     yield _call("rows", "config_file", "", "config: text", also={"text": ("config.json",)})
     yield _call("rows", "named_file", "", "file-name: name")

@@ -3,6 +3,7 @@
 import inspect
 import subprocess
 import sys
+from contextlib import chdir
 from itertools import islice
 
 import numpy as np
@@ -28,8 +29,9 @@ def of(code):
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _bounded():
-    with little_memory():
+def _bounded(tmp_path_factory):
+    """Little memory, and a folder of its own for calls that write where a hostile value says."""
+    with little_memory(), chdir(tmp_path_factory.mktemp("hostile")):
         yield
 
 

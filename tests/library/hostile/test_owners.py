@@ -186,6 +186,7 @@ def test_every_call_that_takes_a_result_is_among_the_pairs():
         ("break_even", "pricing"),
         ("train_run", "pricing"),
         ("save_plan", "answer"),
+        ("next_measurement", "decision"),
     }
 
 

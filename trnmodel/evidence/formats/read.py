@@ -66,7 +66,7 @@ SHOWN = 8  # refusals that the card lists
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Measurements(Card):
+class MeasuredRows(Card):
     """Rows that were read from files, and what was not read.
 
     `rows` are measurements as `tm.validate` takes them, with `file`, `line`, `tool` and `run` in front. `refused` has a
@@ -95,7 +95,7 @@ class Measurements(Card):
 )
 def read_measurements(
     paths: str | Path | Iterable[str | Path], stated: Mapping[str, Any] | None = None
-) -> Measurements:
+) -> MeasuredRows:
     """Read files of benchmark tools into rows that `tm.validate` takes.
 
     Files are recognised by what they hold: `vllm bench serve`, guidellm, AIPerf and genai-perf, LLMPerf, InferenceX,
@@ -115,7 +115,7 @@ def read_measurements(
 
     Returns
     -------
-    measurements : Measurements
+    measurements : MeasuredRows
         `.rows` and `.refused`, both tables with the file and the line. A figure that is no finite number above 0, that
         contradicts another of its run, or that is there twice, is refused.
 
@@ -146,7 +146,7 @@ def read_measurements(
             (refused if isinstance(row, Refusal) else rows).append(_placed(name, row))
         if len(rows) + len(refused) > MAX_ROWS:
             raise ValueError(f"paths={name}: more than {MAX_ROWS} figures; allowed are at most {MAX_ROWS} together")
-    return Measurements(_table(rows, (*PLACE, *COLUMNS)), _table(refused, REFUSED))
+    return MeasuredRows(_table(rows, (*PLACE, *COLUMNS)), _table(refused, REFUSED))
 
 
 def _stated(stated: Mapping[str, Any] | None) -> dict[str, Any]:
