@@ -157,7 +157,7 @@ def test_a_hostile_value_is_refused_by_the_flag_that_was_typed(name, one, tmp_pa
             args[[item.name for item in places].index(one.name)] = value
         else:
             args = [item for item in base if not item.startswith(f"{flag}=")] + [f"{flag}={value}"]
-        if flag == "--out-dir" and value.strip():
+        if flag in ("--out-dir", "--folder") and value.strip():
             continue  # any other name is a folder
         status, out, error = call(name, *args)
         assert (status, out, error.count("\n")) == (2, "", 1), (value, out, error)
