@@ -30,6 +30,8 @@ _HOMES = {  # module that defines public names, with these names
     "trnmodel.files.scenarios": ("Scenario", "scenario"),
     "trnmodel.evidence.doctor": ("Diagnoses", "Diagnosis", "doctor"),
     "trnmodel.evidence.fit": ("calibrate",),
+    "trnmodel.evidence.formats.read": ("MeasuredRows", "read_measurements"),
+    "trnmodel.evidence.nearest": ("nearest",),
     "trnmodel.cost.tco": ("Cost", "tco"),
     "trnmodel.reliability.goodput": ("Goodput", "goodput"),
     "trnmodel.search.compare": ("Comparison", "compare"),

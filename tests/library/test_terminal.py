@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections import defaultdict
+from pathlib import Path
 
 import pytest
 import typer.main
@@ -28,6 +29,7 @@ def call(*args, **more):
     return result.exit_code, result.stdout, result.stderr
 
 
+FILES = Path(__file__).parents[1] / "data" / "formats"  # that benchmark tools wrote
 LENGTHS = ["--in", "1k", "--out", "256"]
 MEASURED = ["workload=llama-3.1-8b", "metric=TPOT", "value=450", "unit=ms", "tp=4", "batch=1", "seq_len=2048"]
 SLOW = ["--speed", "1M", *LENGTHS]
@@ -70,6 +72,10 @@ QUESTIONS = [
     (0, ["support", "llama-3.1-8b"]),
     (0, ["support", "deepseek-v3", "trn2.48xlarge"]),  # not listed, which is an answer
     (2, ["support", "llama-3.1-8b", "--stack", "ideal"]),  # of which system
+    (0, ["validate", f"{FILES}/own.csv"]),
+    (3, ["validate", f"{FILES}/vllm_old.json"]),  # which names no machine
+    (2, ["validate", f"{FILES}/no-such.json"]),
+    (2, ["validate", __file__]),  # holds no measurement
 ]
 
 
@@ -114,6 +120,7 @@ BASE = {
     "check": ["plan.json"],
     "measure": ["plan.json", "--folder=scripts"],
     "run": ["decode-step"],
+    "validate": [f"{FILES}/vllm_old.json"],
     "book": [],
     "notebooks": [],
 }
@@ -150,7 +157,7 @@ def test_a_hostile_value_is_refused_by_the_flag_that_was_typed(name, one, tmp_pa
             args[[item.name for item in places].index(one.name)] = value
         else:
             args = [item for item in base if not item.startswith(f"{flag}=")] + [f"{flag}={value}"]
-        if flag == "--out-dir" and value.strip():
+        if flag in ("--out-dir", "--folder") and value.strip():
             continue  # any other name is a folder
         status, out, error = call(name, *args)
         assert (status, out, error.count("\n")) == (2, "", 1), (value, out, error)

@@ -97,6 +97,26 @@ def lines_of(text: str) -> dict[tuple[str, ...], int]:
         raise _error(error) from None
 
 
+def lines_of_items(text: str) -> list[int]:
+    r"""Return the line of each item of a list, or of the longest list of a mapping's values.
+
+    Raises YamlError, also for an alias.
+
+    Examples
+    --------
+    >>> lines_of_items("- a: 1\n  b: 2\n- a: 3"), lines_of_items("tp: 8\nrows:\n- a: 1")
+    ([1, 3], [3])
+    """
+    try:
+        top = yaml.compose(text, _Loader)
+        _lines(top)  # refuses an alias
+    except _ERRORS as error:
+        raise _error(error) from None
+    values = [value for _, value in top.value] if isinstance(top, yaml.MappingNode) else [top]
+    lists = [value.value for value in values if isinstance(value, yaml.SequenceNode)]
+    return [item.start_mark.line + 1 for item in max(lists, key=len, default=[])]
+
+
 def _lines(top: yaml.Node | None) -> dict[tuple[str, ...], int]:
     lines: dict[tuple[str, ...], int] = {}
     seen, todo = set[int](), deque[tuple[tuple[str, ...], yaml.Node]]([((), top)] if top else [])

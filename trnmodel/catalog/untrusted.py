@@ -14,7 +14,7 @@ from typing import Any
 from trnmodel.arguments import refuse
 
 MAX_ORIGIN, MAX_KEY = 200, 100  # characters of a path and of a key in a message
-_QUOTED = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_QUOTED = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _LEVEL = [(byte in b"[{") - (byte in b"]}") for byte in range(256)]
 _NO_BRACKETS = bytes(byte for byte in range(256) if not _LEVEL[byte])
 
@@ -65,8 +65,14 @@ def as_path(argument: str, value: object) -> Path:
     return Path(value)
 
 
-def _depth(content: bytes) -> int:
-    """Return how deeply lists and objects of a JSON text are nested."""
+def depth(content: bytes) -> int:
+    """Return how deeply lists and objects of a JSON text are nested.
+
+    Examples
+    --------
+    >>> depth(b'{"a": [1, [2]], "[[[": 3}')
+    3
+    """
     brackets = _QUOTED.sub(b"", content).translate(None, _NO_BRACKETS)
     return max(accumulate(map(_LEVEL.__getitem__, brackets)), default=0)
 
@@ -86,7 +92,7 @@ def json_object(content: bytes, origin: str, what: str, deepest: int, **hooks: A
 
     Raises ValueError, with its origin, where the text is nested too deeply, is no JSON, has a key twice or is a list.
     """
-    if _depth(content) > deepest:
+    if depth(content) > deepest:
         raise ValueError(f"{origin}: nested too deeply for {what}, allowed are {deepest} levels")
     try:
         values = json.loads(content.decode("utf-8"), object_pairs_hook=partial(_once, origin), **hooks)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import trnmodel
-from trnmodel.cli import answers, doctor, support, terminal
+from trnmodel.cli import answers, doctor, support, terminal, validate
 from trnmodel.cli.plugins import Commands
 from trnmodel.cli.questions import question
 from trnmodel.cli.scenarios import also, save
@@ -750,5 +750,6 @@ def prices(
 
 support.register(app)
 doctor.register(app)
+validate.register(app)
 for command in app.registered_commands:
     command.epilog = terminal.EPILOG

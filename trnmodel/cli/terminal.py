@@ -71,12 +71,18 @@ def flag(parameter: Any) -> str:
 def in_flags(message: str, parameters: Iterable[Any], renamed: dict[str, str]) -> str:
     """Return an error of the library with the flags of a command in place of the library's arguments.
 
-    `renamed` names the parameters behind arguments of this one command.
+    An item of a mapping, such as stated['tp'], is the flag of its key. `renamed` names the parameters behind arguments
+    of this one command.
     """
     flags = {one.name: flag(one) for one in parameters}
     every = ARGUMENTS | renamed
     flags |= {argument: flags[name] for argument, name in every.items() if name in flags}
-    return re.sub(r"\b(\w+)(?==| \+ \w+=)", lambda match: flags.get(match[1], match[1]), message)
+
+    def typed(match: re.Match) -> str:
+        mapping, key, name = match.groups()
+        return flags.get(key or name) or (f"{flags[mapping]} {key}" if mapping in flags else match[0])
+
+    return re.sub(r"\b(?:(\w+)\['(\w+)'\]|(\w+))(?==| \+ \w+=)", typed, message)
 
 
 def _end(error: ValueError) -> NoReturn:

@@ -12,7 +12,7 @@ import numpy as np
 
 from trnmodel.arguments import Same, shown
 from trnmodel.catalog.specs import Chip
-from trnmodel.catalog.systems import System, roomy
+from trnmodel.catalog.systems import ANY_MEMORY, System, roomy
 from trnmodel.catalog.trainers import Trainer, trainer
 from trnmodel.evidence.cells import UnreadableRowError
 from trnmodel.evidence.readings import Reading, Tune, is_rate, machine
@@ -91,7 +91,7 @@ def step(r: Reading, tune: Tune | None = None) -> TrainStep:
     ask |= {"global_batch": sequences(r), "seq": r.prompt, "precision": r.precision}
     ask["efficiencies"] = running(chosen, site(where, at.lnc), at, software(r, tune), "prefill")
     if "micro_batch" in stated:
-        where = roomy(where)
+        where = replace(where, hbm_bytes=ANY_MEMORY) if isinstance(where, Chip) else roomy(where)
     size = stated["micro_batch"] if "micro_batch" in stated else fastest_micro_batch(chosen, where, at, **ask)
     return train_step(chosen, where, at, micro_batch=size, **ask).require_valid()
 

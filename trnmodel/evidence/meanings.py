@@ -14,7 +14,7 @@ from trnmodel.arguments import shown
 from trnmodel.evidence.cells import COLUMNS, UnreadableRowError, too_long
 from trnmodel.evidence.kinds import WIDE
 from trnmodel.evidence.meanings_chips import other_chip, wide_experts
-from trnmodel.evidence.meanings_common import ASIDE, MEANING, MODEL, Question
+from trnmodel.evidence.meanings_common import ASIDE, MACHINE, MEANING, MODEL, Question
 from trnmodel.evidence.meanings_kernels import collective, kernel
 from trnmodel.evidence.meanings_language import encoder, language
 from trnmodel.evidence.meanings_runs import energy, memory, training
@@ -24,6 +24,9 @@ from trnmodel.evidence.spellings import contradiction, filled
 
 PLAIN = "as asked"  # the use of a row that has no other
 PERCENTILES = ("p75", "p90", "p95", "p99", "max")
+CALLED = {"workload": MODEL, "instance": MACHINE}  # columns by what they say
+MIDDLES, LATE = ("", "mean", "p50"), ("p99",)  # statistics that a row of a tool may be of
+WITH_LATE = ("first_token", "token_interval", "device_time", "forward")  # measures that have a late one
 TWINS: Mapping[str, tuple[str, ...]] = {
     "decode-throughput": ("decode-step",),
     "all-decode-throughput": ("decode-step",),
@@ -119,6 +122,7 @@ def _question(row: Mapping[str, str], record: Record, names: Sequence[str]) -> Q
         raise UnreadableRowError(f"{MODEL}: {shown(row.get('workload', ''))} is not a language model")
     if odd := contradiction(row):
         raise UnreadableRowError(odd)
+    _require_stated(row, record)
     if record.contradiction:
         raise UnreadableRowError(f"{MEANING}: the page contradicts itself: {record.contradiction.replace('_', ' ')}")
     if row["kind"] not in FAMILIES:
@@ -126,6 +130,25 @@ def _question(row: Mapping[str, str], record: Record, names: Sequence[str]) -> Q
             f"{MEANING}: rows of kind {shown(row['kind'])} have no question; kinds that have are {', '.join(FAMILIES)}"
         )
     return FAMILIES[row["kind"]](row, record)
+
+
+def _require_stated(row: Mapping[str, str], record: Record) -> None:
+    """Refuse a row of a tool for which no question stands, or that lacks what its tool does not print."""
+    if record.unasked:
+        raise UnreadableRowError(f"{MEANING}: {record.unasked}")
+    lacking = [names.split("|")[0] for names in record.needs.split() if not any(map(row.get, names.split("|")))]
+    if lacking:
+        named = ", ".join(CALLED.get(name, name) for name in lacking)
+        raise UnreadableRowError(f"{named}: not stated, and no default is taken for rows of a tool")
+    allowed = (*MIDDLES, *(LATE if record.measure in WITH_LATE else ()), *_by_arrivals(record))
+    if record.needs and record.statistic not in allowed:
+        have = ", ".join(name for name in allowed if name)
+        raise UnreadableRowError(f"{MEANING}: this statistic has no question; of this metric {have} have one")
+
+
+def _by_arrivals(record: Record) -> tuple[str, ...]:
+    """Return the percentiles that a queue of arrivals has beside the others."""
+    return ("p90", "p25") if record.measure == "first_token" and record.arrival_per_s > 0 else ()
 
 
 def _why_part(names: Sequence[str]) -> str:

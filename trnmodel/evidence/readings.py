@@ -428,6 +428,8 @@ def _cached_in(precision: Precision, kv: str) -> Precision:
 def _where(instance: str) -> str:
     if "not stated" in instance.lower():
         return "not stated"
+    if instance.strip().lower() in systems():
+        return instance.strip().lower()
     if gpu := re.search(r"(?<![a-z])([ABH][1-3]00|GB[23]00|MI[23]\d\dX?)(?!\d)", instance, re.I):
         return gpu[1].lower()
     plain = re.sub(r"^(\d+ ?x |aws |amazon )+", "", instance.lower())  # one of several alike

@@ -50,6 +50,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     contradiction: str = ""  # why the shapes of a row cannot be those of a run, in words joined by "_"
     format: str = ""  # of all numbers of a model, where the cell of the precision does not say it
     cache_format: str = ""  # of the cache, where it differs from what the precision says
+    unasked: str = ""  # why the number has no question, in words of whoever read it from a file
+    needs: str = ""  # columns without which a row is not asked, "tp|n_cores_used" for one of two, parted by blanks
     # machine and software
     system: str = ""
     server_of: str = ""

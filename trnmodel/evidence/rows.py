@@ -51,16 +51,28 @@ def _content(path: Path) -> str:
     return content.decode("utf-8-sig", errors="replace")
 
 
-def _column(name: str) -> str:
-    """Return a column by the name of the format, whatever its case and the blanks around it; any other as it is."""
+def column_name(name: str) -> str:
+    """Return a column by the name of the format, whatever its case and the blanks around it; any other as it is.
+
+    Examples
+    --------
+    >>> column_name(" Batch"), column_name("my own")
+    ('batch', 'my own')
+    """
     known = name.strip().lower()
     return known if known in (*COLUMNS, *NAMES) else name
 
 
-def _separator(content: str) -> str:
-    """Return what parts the columns of a header: comma, semicolon or tab, whichever parts most of them."""
+def separator(content: str) -> str:
+    r"""Return what parts the columns of a header: comma, semicolon or tab, whichever parts most of them.
+
+    Examples
+    --------
+    >>> separator("instance;workload;metric\ntrn2;a,b;TPOT")
+    ';'
+    """
     first = content.partition("\n")[0].replace('"', "")
-    return max(",;\t", key=lambda one: len({_column(name) for name in first.split(one)} & set(COLUMNS)))
+    return max(",;\t", key=lambda one: len({column_name(name) for name in first.split(one)} & set(COLUMNS)))
 
 
 def _from_csv(path: Path) -> pd.DataFrame:
@@ -68,14 +80,14 @@ def _from_csv(path: Path) -> pd.DataFrame:
     import pandas as pd
 
     content = _content(path)
-    reader = csv.reader(io.StringIO(content, newline=""), strict=True, delimiter=_separator(content))
+    reader = csv.reader(io.StringIO(content, newline=""), strict=True, delimiter=separator(content))
     try:
         lines = list(islice(reader, MAX_ROWS + 2))
     except csv.Error as error:
         refuse("rows", str(path), f"not a readable CSV file: line {reader.line_num}: {error}")
     if not lines:
         refuse("rows", str(path), "not a readable CSV file: it is empty")
-    header = [_column(name) for name in lines[0]]
+    header = [column_name(name) for name in lines[0]]
     if len(header) > MAX_COLUMNS:
         refuse("rows", str(path), f"{len(header)} columns; allowed are at most {MAX_COLUMNS}")
     if len(lines) > MAX_ROWS + 1:
@@ -112,7 +124,7 @@ def read_table(rows: pd.DataFrame | str | Path) -> pd.DataFrame:
         rows = _from_csv(Path(rows))
     if not isinstance(rows, pd.DataFrame):
         refuse("rows", rows, "allowed is a DataFrame or the path of a CSV file")
-    rows = watts(runs(_products(rows)))
+    rows = watts(runs(products(rows)))
     names = [name for name in rows.columns if isinstance(name, str)]
     missing = [name for name in NEEDED if name not in names]
     if missing:
@@ -125,7 +137,7 @@ def read_table(rows: pd.DataFrame | str | Path) -> pd.DataFrame:
     return rows
 
 
-def _products(table: pd.DataFrame) -> pd.DataFrame:
+def products(table: pd.DataFrame) -> pd.DataFrame:
     """Return a table of matrix products with their counters as rows of measured times; any other table as it is.
 
     Such a table has `instance`, `m`, `n`, `k` and `time_us`, and no workload and no value: a product of m x k by k x n,
@@ -135,7 +147,7 @@ def _products(table: pd.DataFrame) -> pd.DataFrame:
     --------
     >>> import pandas as pd
     >>> sweep = pd.DataFrame([{"instance": "trn3pd98.3xlarge", "m": 2048, "n": 4096, "k": 1024, "time_us": 134.872}])
-    >>> _products(sweep)[["workload", "value", "unit"]].values.tolist()
+    >>> products(sweep)[["workload", "value", "unit"]].values.tolist()
     [['GEMM product M=2048 K=1024 N=4096', 134.872, 'us']]
     """
     if not {"instance", "time_us", *SIDES} <= set(table.columns) or {"workload", "value"} & set(table.columns):

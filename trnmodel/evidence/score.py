@@ -17,9 +17,11 @@ import numpy as np
 from trnmodel.arguments import refuse, shown
 from trnmodel.declared import Checked, declare
 from trnmodel.evidence.cells import COLUMNS, UnreadableRowError, measure, text, texts
+from trnmodel.evidence.columns import NAMES
 from trnmodel.evidence.grounds import Judged, banded, where
 from trnmodel.evidence.meanings import Decision, decisions
 from trnmodel.evidence.readings import Reading, reading
+from trnmodel.evidence.records import TYPES
 from trnmodel.evidence.rows import MEASURED, published, read_table
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
@@ -108,7 +110,11 @@ def missing(reason: str) -> str:
     named = next((name for name, pattern in LACKS.items() if re.search(pattern, reason)), "")
     first = re.match(r"\w+", reason)
     return named or (
-        first[0] if first and first[0] in (*COLUMNS, "note") and first[0] != "metric" else "meaning" if reason else ""
+        first[0]
+        if first and first[0] in (*COLUMNS, *NAMES, *TYPES, "note") and first[0] != "metric"
+        else "meaning"
+        if reason
+        else ""
     )
 
 

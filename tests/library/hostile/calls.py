@@ -11,6 +11,7 @@ import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,7 @@ NOT_TYPED = {
     "Goodput": "made by tm.goodput",
     "KernelTime": "made by tm.kernel.matmul",
     "Legality": "made by tm.legal",
+    "MeasuredRows": "made by tm.read_measurements",
     "MemoryFit": "made by tm.memory_fit",
     "Plan": "made by tm.plan",
     "Quality": "made by tm.quality",
@@ -253,6 +255,11 @@ def measured(rows: int = 2) -> pd.DataFrame:
     return _measured().head(rows).copy()
 
 
+def run_file() -> Path:
+    """A run of `vllm bench serve` in a file."""
+    return ROOT / "tests" / "data" / "formats" / "vllm_old.json"
+
+
 def cell(**changes: Any) -> pd.DataFrame:
     """Two measured rows judged, of which the first has hostile cells."""
     rows = measured().astype(object)
@@ -310,6 +317,7 @@ HELPERS: dict[str, Any] = {
     "SCENARIO": SCENARIO,
     "measuring": measuring,
     "plan_file": plan_file,
+    "run_file": run_file,
     "empty_folder": empty_folder,
     "compared": compared,
     "scenario_with": scenario_with,
@@ -492,7 +500,15 @@ def _roots() -> Iterator[Call]:
         "tm.energy",
         "step=served(), batch=4, request=tm.Request(512, 64)",
     )
+    yield from _measured_rows()
+
+
+def _measured_rows() -> Iterator[Call]:
     yield _call("rows", "tm.validate", "rows=measured()", "frame: rows; models: models")
+    yield _call(
+        "rows", "tm.read_measurements", "paths=run_file(), stated={'tp': 8}", "object: paths; statement: stated"
+    )
+    yield _call("rows", "tm.nearest", "rows=measured(), count=2", "frame: rows; models: models")
     yield _call("rows", "tm.doctor", "rows=measured()", "frame: rows; models: models")
     yield _call("rows", "tm.calibrate", "rows=measured(), groups=('encoder',)", "frame: rows; groups: groups")
     yield _call("rows", "config_file", "", "config: text", also={"text": ("config.json",)})

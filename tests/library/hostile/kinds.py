@@ -152,6 +152,7 @@ KINDS = {
         extra=("{'nonsense':[1]}", "{1:[1]}", "{None:1}", "[('value',[1])]"),
     ),
     "executor": Kind(_always, skips=lambda value: hasattr(value, "map")),
+    "statement": Kind(_not(Mapping), extra=("{'x':1}", "{'tp':None}", "{'tp':object()}", "{1:1}", "{'tp':'x'*10**4}")),
     "models": Kind(_not(Mapping), extra=("{'x':None}", "{'x':object()}", "{1:1}")),
     "lanes": Kind(
         _filled,

@@ -1,0 +1,1 @@
+"""Files of benchmark tools: one module for each tool, which reads its files into rows that `tm.validate` takes."""
