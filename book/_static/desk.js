@@ -503,7 +503,7 @@ document.addEventListener("DOMContentLoaded", () => {
     });
     nameEnds(rows, others);
     if (rows.length) rows.push({ ...rows[0], value: null, low: null, high: null, name: null, chosen: true, speed: Number(state.speed) });
-    for (const { encoding } of spec.layer) if (encoding?.x) encoding.x.axis = { ...encoding.x.axis, values: data.speeds };
+    for (const { encoding } of spec.layer) if (encoding?.x) encoding.x.axis = { ...encoding.x.axis, values: data.speeds.filter((speed) => [1, 2, 5].includes(speed / 10 ** Math.floor(Math.log10(speed)))) };
     for (const { encoding } of spec.layer) if (encoding?.x) encoding.x.scale = { ...encoding.x.scale, domain: [data.speeds[0], ROOM * data.speeds[data.speeds.length - 1]] };
     rows.sort((a, b) => (a.line === others ? 0 : 1) - (b.line === others ? 0 : 1));
     spec.title.text = TITLES[state.measure];
