@@ -147,6 +147,7 @@ document.addEventListener("DOMContentLoaded", () => {
     if (drawn?.length) {
       found.counts = drawn.map((ratio) => instances(loads.map(([several, load]) => [several, load * ratio]), rate(speed)));
       found.countEnds = [Math.min(count, ...found.counts), Math.max(count, ...found.counts)];
+      found.siteKwEnds = found.countEnds.map((n) => n * system.site_kw);
       if (paid) {
         const stored = paid.as && costs[data.paid.indexOf(paid.as)];
         found.perMEnds = stored || ends(paid.drawn.flatMap((one) => drawn.map((ratio) => (one / 3600 / (made * ratio)) * 1e6)));
@@ -223,22 +224,26 @@ document.addEventListener("DOMContentLoaded", () => {
     if (side === "GPU" && state.beside !== CHEAPEST) {
       const at = besideAt();
       const slow = answered(at, state.speed);
+      if (slow && slow.reached >= Number(state.speed)) return `${data.systems[at].name} breaks the promise: prompts or the first token take too long.`;
       return slow ? `${data.systems[at].name} gives a user at most ${number(slow.reached, 2)} tokens/s.` : `${state.model} does not fit ${data.systems[at].name}.`;
     }
     const slow = all(state.speed).filter((one) => one.system.gpu === (side === "GPU"));
     const scope = side === "GPU" || state.scope === "all" ? "" : ` that is ${SCOPES[state.scope]}`;
     if (!slow.length) return `${state.model} fits no ${side} system${scope}.`;
     const nearest = slow.reduce((best, one) => (one.reached > best.reached ? one : best));
+    if (nearest.reached >= Number(state.speed)) return `No ${side} system${scope} keeps the promise: prompts or the first token take too long.`;
     return `No ${side} system${scope} gives a user ${state.speed} tokens/s: ${nearest.system.name} comes nearest with ${number(nearest.reached, 2)}.`;
   }
 
   // The state as if some controls stood otherwise.
   function asIf(changes, ask) {
     const now = { ...state };
-    Object.assign(state, changes);
-    const found = ask();
-    Object.assign(state, now);
-    return found;
+    try {
+      Object.assign(state, changes);
+      return ask();
+    } finally {
+      Object.assign(state, now);
+    }
   }
 
   const differs = (one, other) => !one?.fast || one.made !== other.made;
@@ -251,7 +256,7 @@ document.addEventListener("DOMContentLoaded", () => {
 
   // What the verdict would be if one thing that is asked for stood otherwise.
   function turns(pair) {
-    if (state.software !== "documented" || state.beside !== CHEAPEST) return [];
+    if (!pair.every(Boolean) || state.software !== "documented" || state.beside !== CHEAPEST) return [];
     const limit = String(data.limits[0]);
     const cases = [
       [`First tokens within ${limit} s`, { ttft: limit }, state.ttft === "" && asIf({ ttft: limit }, limited)],
@@ -360,7 +365,7 @@ document.addEventListener("DOMContentLoaded", () => {
     ["First token, 99 of 100 within [s]", "ttft", "ttftEnds", number],
     ["J per token at the server, estimated", "joule", "", number],
     ["Mean power of the servers [kW]", "kw", "", number],
-    ["Provisioned at the site [kW]", "siteKw", "", number],
+    ["Provisioned at the site [kW]", "siteKw", "siteKwEnds", number],
   ];
 
   // Where most of the chip time goes.
@@ -452,7 +457,7 @@ document.addEventListener("DOMContentLoaded", () => {
       const row = body.insertRow();
       const texts = one.fast
         ? [one.system.status, number(one.made), base?.fast ? `${number(one.made / base.made, 2)} ×` : "–", usd(one.perM), number(one.joule), number(one.ttft), number(one.instances, 6), usd(one.bill)]
-        : [one.system.status, `too slow: ${number(one.reached, 2)} tokens/s per user`, ...Array(6).fill("–")];
+        : [one.system.status, one.reached < Number(state.speed) ? `too slow: ${number(one.reached, 2)} tokens/s per user` : "breaks the promise: prompts or the first token take too long", ...Array(6).fill("–")];
       row.append(element("th", one.system.name, { scope: "row" }), ...texts.map((text) => element("td", text)));
     }
     return table;
@@ -471,6 +476,12 @@ document.addEventListener("DOMContentLoaded", () => {
       free = Math.max(Math.log(row.value), free + GAP * step);
       Object.assign(row, { name: row.system, name_at: Math.exp(free) });
     }
+    const ended = new Set(last.map(({ system }) => system));
+    rows.forEach((row, i) => { // lines that end before it
+      const end = rows[i + 1]?.system !== row.system && !ended.has(row.system);
+      const twin = rows.some((other) => other.name && other.speed === row.speed && Math.abs(Math.log(other.value / row.value)) < GAP * step);
+      if (end && !twin) Object.assign(row, { name: row.system, name_at: row.value });
+    });
   }
 
   // The chart that follows reads its rows from here, and is drawn again.
@@ -587,7 +598,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const [heading, sentences] = verdict(...pair);
     said.replaceChildren(element("strong", heading), ` ${sentences}`);
     const turned = turns(pair);
-    turn.replaceChildren(...(turned.length ? [element("strong", "What would turn it"), element("ul")] : []));
+    turn.replaceChildren(...(turned.length ? [element("strong", "If one thing were different"), element("ul")] : []));
     turn.querySelector("ul")?.append(...turned.map((text) => element("li", text)));
     sure.replaceChildren(`How sure is it? ${data.sure} `, element("a", "How sure can you be?", { href: "chapters/how-sure.html" }));
     if (rest.contains(document.activeElement) || [...rest.querySelectorAll("[name]")].some(({ name }) => state[name] !== FIRST[name])) more.open = true;
@@ -604,11 +615,11 @@ document.addEventListener("DOMContentLoaded", () => {
       const [soon, late] = pair[0].ttft < pair[1].ttft ? pair : [pair[1], pair[0]];
       notes.push(`The first token comes after ${number(late.ttft, 2)} s on ${late.system.name} and ${number(soon.ttft, 2)} s on ${soon.system.name}, at the latest in 99 of 100 cases: the queue behind other prompts is counted, the wait for a free place in a batch is not.`);
     }
-    if (PUBLIC.includes(state.software)) notes.push(`We leave out draws in which a system breaks the promise. Brackets and bars hold nine in ten of the rest, and "cheaper" counts the rest; the bars are logarithmic. We call it a tie below ${100 * LIKELY} of 100 draws, and say "probably" below ${100 * SURE}.`);
+    if (PUBLIC.includes(state.software)) notes.push(`The bold figure is our best estimate, and not the median of the draws. We leave out draws in which a system breaks the promise: brackets and bars hold nine in ten of the rest, on logarithmic axes, and "cheaper" counts the rest. We call it a tie below ${100 * LIKELY} of 100 draws, and say "probably" below ${100 * SURE}.`);
     const most = pair.map((one) => one && data.drafting[state.model][one.system.chip]);
     if (state.software === "documented" && pair.every(Boolean) && most.some(Boolean)) notes.push(`We count drafts only up to the batch that a published page documents: ${pair.map((one, i) => `${most[i] ? (most[i] >= 1e6 ? "any" : number(most[i])) : "none"} on ${one.system.name}`).join(", ")}.`);
     if (state.ttft && !limited()) notes.push(`The limit on the first token is left out: the page has it for ${inWords([chosen.input_tokens, chosen.output_tokens])} with documented software. Add --ttft ${state.ttft} to the line below.`);
-    notes.push("TP is the number of cores, or of GPUs, that share each layer; EP the ranks that share out the experts; LNC the physical cores that work as one; batch the sequences of a replica.");
+    notes.push("TP is the number of GPUs, or of logical cores of Trainium, that share each layer; LNC is how many physical cores make a logical one; EP is the number of groups among which the experts are shared out; batch is the number of sequences of a replica. Power is provisioned for the hottest day.");
     ties.replaceChildren(...notes.map((text) => element("li", text)));
     const list = element("ul");
     list.append(...[...flips(...pair), ...hostedPrices()].map((text) => element("li", text)));

@@ -184,8 +184,8 @@ charts.table(more, caption="Power, training, failures and errors", download="hea
 #
 # Two models on three systems run through the whole book: a dense one, in which every token uses all weights, and a mixture of experts. Most
 # chapters of the second part derive a line of this table, from the peak of the chip to the hours that failures cost. The last line is what a million
-# tokens cost their owner. Each plan has its own mapping, so that steps of different systems do different work. The table gives middles, the
-# chapters give their ranges, and its last rows are folded.
+# tokens cost their owner. Each plan has its own mapping, so that steps of different systems do different work. The table has the best estimates, the
+# chapters have their ranges, and the last rows open below the table.
 #
 # No release of documented software lists DeepSeek-V3 on Trainium. We assume the measured overheads of vLLM Neuron, and
 # `tm.support("deepseek-v3", "trn2.48xlarge")` says what exists.

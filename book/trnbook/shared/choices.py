@@ -60,7 +60,7 @@ def unmeasured(chip: Chip) -> str:
     rows = judged()
     if not chip.core or ((rows.chip == chip.id) & rows.use.str.startswith("serving")).any():
         return ""
-    return f"Nobody has measured a server of {chip.name}, so its range is too narrow."
+    return f"Nobody has published a measurement of a server of {chip.name}, so the true range is wider."
 
 
 def per_rack(spec: System) -> float:

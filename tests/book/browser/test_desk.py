@@ -285,6 +285,22 @@ def test_a_limit_on_the_first_token_is_that_of_the_plan(first_page):
     assert long["figures"] == ask(first_page, {"length": "32768,1024"})["figures"]
 
 
+def test_where_one_side_has_no_answer_the_page_shows_the_other(first_page, states):
+    """Every model at the fastest speed: nothing of the state before is left, and the answers are those of the plan."""
+    seen = set()
+    for model in states["models"]:
+        state = FIRST | {"model": model, "speed": f"{states['speeds'][-1]:g}"}
+        shown = ask(first_page, state)
+        check(state, shown)
+        caption = first_page.locator(".trn-every caption").inner_text()
+        assert f"{states['speeds'][-1]:g} tokens/s per user" in caption
+        assert first_page.locator(".trn-chart").first.locator("text=" + model).count()
+        if "" in shown["systems"]:
+            seen.add(model)
+            assert first_page.locator(".trn-turn li").count() == 0
+    assert seen
+
+
 def test_without_documented_software_there_is_no_verdict(first_page):
     assert ask(first_page, {"software": "ideal"})["verdict"].startswith("No verdict")
 

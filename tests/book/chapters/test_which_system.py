@@ -114,7 +114,7 @@ def test_the_card_names_the_best_the_rival_and_the_cheapest_to_rent(plan, costs)
     assert usd[then.partition(", at ")[0]] == min(gpus)
     assert "The ranges overlap" in then
     assert "No limit on the first token is promised" in card
-    assert "Nobody has measured a server of Trainium3" in card
+    assert "Nobody has published a measurement of a server of Trainium3" in card
 
 
 def test_a_promise_that_nothing_keeps_says_how_near_it_comes():
