@@ -53,6 +53,8 @@ class Efficiencies(Spec):
     Of the device's memory a server may use `memory_share`; each rank's process and its library keep `runtime_bytes` of
     it. The first rank holds `first_rank_bytes` more, and the tables of the vocabulary `whole` where the library does
     not cut them there. Ranks of TP cut the cache by `heads`, and store copies where there are fewer, or by `tokens`.
+    A whole decode step takes `decode_level` times what the other constants explain, a whole prefill `prefill_level`
+    times, and both of a server under load `loaded_level` times that; only a calibration on a user's rows moves these.
     `measured_as` names the stack whose rows speak of one that differs in what is legal alone. `parts_measured_on`
     names, for each resource, the chips on which the parts of a scenario were measured.
     """
@@ -103,6 +105,9 @@ class Efficiencies(Spec):
     logit_gathers: float = 0.0
     phase_overlap: float = 1.0
     p99_over_p50: float = 1.0
+    decode_level: float = 1.0
+    prefill_level: float = 1.0
+    loaded_level: float = 1.0
     scratchpad_page_bytes: float = 0.0
     collective_buffer_bytes: float = 0.0
     code_bytes_per_layer: float = 0.0

@@ -215,6 +215,11 @@ class Setting:
         return self.hbm_bytes * self.e.memory_share
 
     @property
+    def level(self) -> Any:
+        """How many times as long a step of the phase takes as the constants of the stack explain."""
+        return self.e.decode_level if self.phase == "decode" else self.e.prefill_level
+
+    @property
     def places(self) -> tuple[Any, ...]:
         """Arrays with a place for each point, or for each mapping that broadcasts with them."""
         return self.degrees if self.index is None else (self.index,)
