@@ -27,7 +27,7 @@ _HOMES = {  # module that defines public names, with these names
     "trnmodel.files.saved": ("Check", "check", "save_plan"),
     "trnmodel.files.scenario_table": ("scenario_table",),
     "trnmodel.files.scenarios": ("Scenario", "scenario"),
-    "trnmodel.evidence.fit": ("calibrate",),
+    "trnmodel.evidence.calibration": ("Calibration", "calibrate"),
     "trnmodel.cost.tco": ("Cost", "tco"),
     "trnmodel.reliability.goodput": ("Goodput", "goodput"),
     "trnmodel.search.compare": ("Comparison", "compare"),

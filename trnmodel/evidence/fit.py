@@ -273,7 +273,7 @@ def labels(of: Sequence[Case]) -> dict[str, list]:
     rows=Checked("a table of measurements, or the path of its CSV file", {"type": "string"}),
     groups=Checked("groups of rows, one or several", {"enum": [*GROUPS]}),
 )
-def calibrate(rows: pd.DataFrame | str | Path, groups: str | Iterable[str] = GROUPS) -> pd.DataFrame:
+def refit(rows: pd.DataFrame | str | Path, groups: str | Iterable[str] = GROUPS) -> pd.DataFrame:
     """Efficiencies fitted to the given rows, beside those in force; several groups until none moves the others.
 
     Parameters

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping as Lines
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from trnmodel.bands import MEMORY, STORED, Judgement, Reach, joined, ranged, stack_basis, stack_judgement, stack_reach
 from trnmodel.catalog.specs import Chip, Precision
-from trnmodel.catalog.stacks import Efficiencies, fitted_resources
+from trnmodel.catalog.stacks import OF_MEMORY, Efficiencies, fitted_resources
 from trnmodel.formulas.bands import joint_width
 from trnmodel.formulas.step import left_in_bank_bytes
 from trnmodel.models.blocks import Phase
@@ -59,10 +60,7 @@ ELSEWHERE: Lines[str, frozenset[str]] = {
         """decode_matmul_share lone_core_cache_passes host_logit_bytes_per_s step_overhead_s dense_layer_s sequence_s
         graph_doubling_s expert_core_s expert_gather_reads expert_serial_s p99_over_p50""".split()
     ),
-    "memory": frozenset(
-        """scratchpad_page_bytes collective_buffer_bytes code_bytes_per_layer ring_bytes_per_layer
-        microcode_bytes_per_core runtime_bytes first_rank_bytes memory_share""".split()
-    ),
+    "memory": OF_MEMORY,
     "experts": frozenset(
         """expert_core_s expert_gather_reads expert_block_s expert_serial_s expert_spread
         dispatch_traffic_ratio""".split()
@@ -185,14 +183,14 @@ class InferenceQuestion:
         """Half-widths below and above of the figure's logarithm: its rows', and outside of them the stack's ranges."""
         if part not in self.saved_widths:
             reach = self.reach(part)
-            self.saved_widths[part] = joined(reach, lambda: self.ranges(reach.outside))
+            self.saved_widths[part] = joined(reach, lambda: self.ranges(reach.outside, part))
         return self.saved_widths[part]
 
     def reach(self, part: str = "") -> Reach:
         """Return what a band needs of the basis."""
         return stack_reach(*self.place(part))
 
-    def ranges(self, outside: Any) -> Widths:
+    def ranges(self, outside: Any, part: str = "") -> Widths:
         """Half-widths below and above that the stack's ranges give the figure; they count for points `outside`."""
         return ranged(self.setting.e, self.figure, at_once=True, without=self.elsewhere())
 
@@ -274,8 +272,10 @@ class StepQuestion(InferenceQuestion):
         parts = parts_of(s, work, sent)[0]
         return Solved(s, work, sent, parts), self.impossible(joined_s(s, parts, *self.overlaps), memory)
 
-    def ranges(self, outside: Any) -> Widths:
+    def ranges(self, outside: Any, part: str = "") -> Widths:
         """Half-widths that the stack's ranges give the time of points outside of the rows; 0 where few are."""
+        if self.setting.e.posterior:
+            return ranged(self.setting.e, partial(self._loaded, part == "load"), True, self.elsewhere())
         if not np.ndim(outside) or any(map(np.ndim, self.places)) or self.spec_shapes or np.mean(outside) > FEW_OUTSIDE:
             return self._ranges(outside)
         few = {name: np.broadcast_to(x, outside.shape)[outside] for name, x in self.sizes.items() if np.ndim(x)}
@@ -284,6 +284,10 @@ class StepQuestion(InferenceQuestion):
         for side, of_few in zip(sides, found, strict=True):
             side[outside] = of_few
         return sides
+
+    def _loaded(self, served: bool, e: Efficiencies) -> NDArray:
+        """Return the time for a stack with other values, on a server under load where it is `served` [s]."""
+        return self.figure(e) * e.loaded_level if served else self.figure(e)
 
     def _ranges(self, outside: Any) -> Widths:
         """Half-widths that the stack's ranges give: those of values that change one part from the parts alone."""

@@ -1,0 +1,155 @@
+"""The update of a stack's constants by measured rows: linear and Gaussian in logarithms, linearised anew at each step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trnmodel.bands import variants
+from trnmodel.catalog.posterior import TAIL
+from trnmodel.catalog.stacks import Efficiencies
+from trnmodel.evidence.cells import UnreadableRowError
+from trnmodel.evidence.questions import grouped, predict, together
+from trnmodel.evidence.readings import Reading
+from trnmodel.formulas.update import Update, gaussian_update
+
+ROUNDS = 4  # of linearisation; the answers settle after two
+SETTLED = 1e-3  # largest change of a logarithm that ends them
+FARTHEST = 1.5  # change of a constant's logarithm in all, that rows can tell
+WIDEST = 0.3  # deviation of a logarithm over which a slope is taken, at most
+
+
+@dataclass(frozen=True)
+class Slopes:
+    """Logarithms of the answers of some readings, and how they change with the logarithm of each constant."""
+
+    answers: NDArray
+    slopes: NDArray
+
+
+def ends(name: str, value: float, deviation: float) -> tuple[float, float]:
+    """Return a constant one deviation of its logarithm below and above; a share and an overlap end at 1.
+
+    Examples
+    --------
+    >>> ends("weight_stream_share", 0.95, 0.1)[1], round(ends("layer_s", 1.0, 0.1)[0], 3)
+    (1.0, 0.905)
+    """
+    low, high = value * math.exp(-deviation), value * math.exp(deviation)
+    return low, min(high, 1.0) if name.endswith(("share", "overlap")) else high
+
+
+def slopes(of: Sequence[Reading], e: Efficiencies, names: Sequence[str], deviations: Sequence[float]) -> Slopes:
+    """Return the answers of readings with a stack, and their slopes over a deviation of each constant to both sides.
+
+    Parameters
+    ----------
+    of : sequence of Reading
+        What is asked. [-]
+    e : Efficiencies
+        Stack that answers. [-]
+    names, deviations : sequence
+        Constants, and the standard deviations of their logarithms. [-]
+
+    Returns
+    -------
+    slopes : Slopes
+        NaN for a reading without an answer. [-]
+    """
+    pairs = [ends(name, float(getattr(e, name)), min(d, WIDEST)) for name, d in zip(names, deviations, strict=True)]
+    moves = ((), *(((name, end),) for name, pair in zip(names, pairs, strict=True) for end in pair))
+    lengths = np.array([math.log(high / low) for low, high in pairs])
+    every, place = np.full((len(moves), len(of)), np.nan), {id(r): i for i, r in enumerate(of)}
+    for group in grouped(of):
+        at = [place[id(r)] for r in group]
+        every[:, at] = np.broadcast_to(together(group, lambda _: variants(e, moves, 1)), (len(moves), len(group)))
+    for i in np.flatnonzero(np.isnan(every).any(axis=0)):
+        every[:, i] = _alone(of[i], e, moves)
+    logs = np.log(every)
+    return Slopes(logs[0], ((logs[2::2] - logs[1::2]) / lengths[:, None]).T)
+
+
+def _alone(r: Reading, e: Efficiencies, moves: Sequence[tuple[tuple[str, float], ...]]) -> NDArray:
+    """Return the answers of a reading with each change of a stack, each asked by itself; NaN where one has none."""
+    try:
+        return np.array([predict(r, lambda _, move=move: e.moved(dict(move))) for move in moves])  # type: ignore[misc]
+    except UnreadableRowError:
+        return np.full(len(moves), np.nan)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A stack with the constants that rows gave it, and what they say of each other.
+
+    `before` are logarithms of measured over predicted with the stack as it was, `after` with the stack as it is.
+    """
+
+    stack: Efficiencies
+    names: tuple[str, ...]
+    covariance: NDArray
+    update: Update
+    slopes: NDArray
+    before: NDArray
+    after: NDArray
+
+
+def update(
+    of: Sequence[Reading],
+    measured: NDArray,
+    e: Efficiencies,
+    names: tuple[str, ...],
+    covariance: NDArray,
+    variances: NDArray,
+) -> Estimate:
+    """Return the constants of a stack after some rows, by a Gaussian update that is linearised where it ends.
+
+    Parameters
+    ----------
+    of : sequence of Reading
+        What the rows ask, each with an answer. [-]
+    measured : array
+        What was measured. [base units]
+    e : Efficiencies
+        Stack before. [-]
+    names, covariance : sequence and array
+        Constants that may move, and the covariance of their logarithms before. [-]
+    variances : array
+        Variance of each row's logarithm beside the constants. [-]
+
+    Returns
+    -------
+    estimate : Estimate
+        Stack, covariance and errors after. [-]
+    """
+    first = np.array([float(getattr(e, name)) for name in names])
+    deviations, moved = np.sqrt(np.diag(covariance)), np.zeros(len(names))
+    y, here = np.log(measured), e
+    at = slopes(of, here, names, deviations)
+    before = y - at.answers
+    for _ in range(ROUNDS):
+        one = gaussian_update(covariance, at.slopes, y - at.answers + at.slopes @ moved, variances)
+        top = np.array([0.0 - math.log(x) if n.endswith(("share", "overlap")) else FARTHEST for n, x in zip(names, first, strict=True)])
+        step = np.clip(one.mean, -FARTHEST, np.minimum(top, FARTHEST)) - moved
+        moved = moved + step
+        here = e.moved(dict(zip(names, (first * np.exp(moved)).tolist(), strict=True)))
+        at = slopes(of, here, names, deviations)
+        if np.abs(step).max(initial=0.0) < SETTLED:
+            break
+    return Estimate(here, names, one.covariance, one, at.slopes, before, y - at.answers)
+
+
+def ranges(stack: Efficiencies, names: Sequence[str], covariance: NDArray) -> Mapping[str, tuple[float, float]]:
+    """Return the 90 % range of each constant; a share and an overlap end at 1."""
+    spread = TAIL * np.sqrt(np.diag(covariance))
+    return {name: ends(name, float(getattr(stack, name)), float(d)) for name, d in zip(names, spread, strict=True)}
+
+
+def tells(slopes_of_rows: NDArray, deviations: NDArray) -> NDArray:
+    """Return whether any row's answer depends on each constant: by a thousandth over a deviation of it."""
+    return np.asarray((np.abs(slopes_of_rows) * deviations).max(axis=0, initial=0.0) > 1e-3)
+
+
