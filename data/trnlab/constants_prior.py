@@ -224,19 +224,33 @@ class Alike(NamedTuple):
         columns = (np.array([getattr(rows, name) for rows in some]) for name in ("errors", "parts", "rounding"))
         return cls(*columns, np.array(terms))
 
-    def unlikely(self, s: Spreads) -> float:
-        """Return the negative logarithm of the likelihood: a multivariate t for each cluster."""
-        from scipy.special import gammaln
+    def unlikely(self, s: Spreads) -> tuple[float, NDArray]:
+        """Return the negative logarithm of the likelihood, a multivariate t for each cluster, and its slopes.
+
+        The slopes are those with the logarithms of the deviations, in the order of `Spreads.of`.
+        """
+        from scipy.special import digamma, gammaln
 
         shares = np.array([s.ranges, s.common, *s.kinds]) ** 2
         matrix = np.einsum("t,ctij->cij", shares, self.terms)
         places = np.arange(matrix.shape[-1])
-        matrix[:, places, places] += s.rows[self.parts] ** 2 + self.rounding**2 / UNIFORM
-        root = np.linalg.cholesky(matrix)
-        z = np.linalg.solve(root, self.errors[..., None])[..., 0]
-        many, nu = len(places), s.freedom
-        each = np.log(root[:, places, places]).sum(axis=1) + (nu + many) / 2 * np.log1p((z**2).sum(axis=1) / nu)
-        return float(each.sum() - len(each) * (gammaln((nu + many) / 2) - gammaln(nu / 2) - many / 2 * np.log(nu)))
+        of_rows = s.rows[self.parts] ** 2
+        matrix[:, places, places] += of_rows + self.rounding**2 / UNIFORM
+        inverse = np.linalg.inv(matrix)
+        solved = np.einsum("cij,cj->ci", inverse, self.errors)
+        misfit = np.einsum("ci,ci->c", self.errors, solved)
+        many, nu, clusters = len(places), s.freedom, len(misfit)
+        gammas = gammaln((nu + many) / 2) - gammaln(nu / 2) - many / 2 * np.log(nu)
+        each = np.linalg.slogdet(matrix)[1] / 2 + (nu + many) / 2 * np.log1p(misfit / nu)
+        pull = (nu + many) / (nu + misfit)
+        of_terms = np.einsum("cij,ctij->ct", inverse, self.terms)
+        of_terms -= pull[:, None] * np.einsum("ci,ctij,cj->ct", solved, self.terms, solved)
+        of_parts = (np.einsum("cii->ci", inverse) - pull[:, None] * solved**2) * of_rows
+        slopes_of_parts = np.bincount(self.parts.ravel(), of_parts.ravel(), len(PARTS))
+        free = np.log1p(misfit / nu) / 2 - (nu + many) / 2 * misfit / nu / (nu + misfit)
+        free_slope = free.sum() - clusters * (digamma((nu + many) / 2) / 2 - digamma(nu / 2) / 2 - many / 2 / nu)
+        slopes_of_terms = of_terms.sum(axis=0) * shares
+        return float(each.sum() - clusters * gammas), np.array([free_slope * nu, *slopes_of_terms, *slopes_of_parts])
 
 
 def spreads(rows: Rows) -> Spreads:
@@ -248,13 +262,13 @@ def spreads(rows: Rows) -> Spreads:
         by_size.setdefault(len(one.errors), []).append(one)
     groups = [Alike.of(some) for some in by_size.values()]
 
-    def unlikely(logs: NDArray) -> float:
-        s = Spreads.of(logs)
-        return sum(group.unlikely(s) for group in groups)
+    def unlikely(logs: NDArray) -> tuple[float, NDArray]:
+        values, slopes_ = zip(*(group.unlikely(Spreads.of(logs)) for group in groups), strict=True)
+        return sum(values), np.sum(slopes_, axis=0)
 
     first = np.log([FIRST_FREEDOM, 1.0, *[FIRST_LEVEL] * (1 + len(LEVELS) + len(PARTS))])
     bounds = [(0.0, np.log(100.0)), *[(np.log(SMALL), np.log(10.0))] * (first.size - 1)]
-    return Spreads.of(minimize(unlikely, first, method="L-BFGS-B", bounds=bounds).x)
+    return Spreads.of(minimize(unlikely, first, method="L-BFGS-B", jac=True, bounds=bounds).x)
 
 
 def apart(rows: Rows) -> list[Rows]:
@@ -370,10 +384,10 @@ def page_covariance(row: Rows, prior: Prior) -> NDArray:
     return matrix
 
 
-def prior_of(rows: Rows) -> Prior:
-    """Return the distribution that rows of pages have."""
+def prior_of(rows: Rows, shared: bool = True) -> Prior:
+    """Return the distribution that rows of pages have; `shared` says whether releases and machines have levels."""
     s = spreads(rows)
-    release, machine = shared_levels(rows, s)
+    release, machine = shared_levels(rows, s) if shared else (0.0, 0.0)
 
     def term(level: str, quantity: str, other: str, covariance: float) -> Term:
         return Term(level, "", quantity, "", other, float(f"{covariance:.5g}"))

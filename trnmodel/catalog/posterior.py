@@ -21,11 +21,12 @@ from trnmodel.catalog import plain_yaml, untrusted
 from trnmodel.result import CALIBRATED, Basis
 from trnmodel.units import KIB
 
+TINY = 1e-6  # least scale of a variance
 MAX_FILE_BYTES, MOST_CONSTANTS, MOST_ROWS, MOST_NAMES, LONGEST = 256 * KIB, 100, 100_000, 1000, 200
 LARGEST = 3.0  # standard deviation of a logarithm: a factor of 20
 ENDINGS = (".yaml", ".yml")
 TAIL = 1.6448536269514722  # standard deviations at the end of a 90 % interval
-KEYS = ("stack", "rows", "chips", "systems", "elsewhere", "noise", "constants", "correlation")
+KEYS = ("stack", "rows", "chips", "systems", "scale", "freedom", "elsewhere", "noise", "constants", "correlation")
 CONSTANT = ("value", "low", "high", "deviation", "prior", "origin")
 HEAD = "# Software that was calibrated on measurements: for efficiencies=, and --stack of trnmodel.\n"
 
@@ -35,7 +36,8 @@ class Posterior:
     """What a calibration knows of the constants of a stack, and where it holds.
 
     `covariance` is that of natural logarithms of the constants `names`. `noise` is, by part of a model, the standard
-    deviation of the logarithm of what a measurement holds beside them, and `elsewhere` what another machine adds.
+    deviation of the logarithm of what a measurement holds beside them, and `elsewhere` what another machine adds. All
+    of these hold the `scale` that the rows gave the variances, and what its degrees of `freedom` add to a 90 % interval.
     """
 
     rows: int
@@ -45,6 +47,8 @@ class Posterior:
     covariance: tuple[tuple[float, ...], ...]
     noise: tuple[tuple[str, float], ...]
     elsewhere: float
+    scale: float = 1.0
+    freedom: float = 1e6
 
     @cached_property
     def matrix(self) -> NDArray:
@@ -167,6 +171,8 @@ def _checked(place: _Place, values: Any) -> StackFile:
         covariance=tuple(map(tuple, matrix.tolist())),
         noise=tuple(spreads.items()),
         elsewhere=_number(place, ("elsewhere",), held["elsewhere"], 0.0, LARGEST),
+        scale=_number(place, ("scale",), held["scale"], TINY, 1 / TINY),
+        freedom=_number(place, ("freedom",), held["freedom"], 1.0, 1e9),
     )
     return StackFile(place.origin, stack, constants, posterior)
 
@@ -238,12 +244,13 @@ def _correlation(place: _Place, value: Any, many: int) -> NDArray:
 
 def written(stack: str, constants: Mapping[str, Constant], posterior: Posterior) -> str:
     """Return the text of a stack file."""
-    deviations = np.sqrt(np.diag(posterior.matrix))
+    deviations = np.sqrt(np.diag(posterior.matrix)) if posterior.names else np.ones(0)
     scale = np.where(deviations > 0, deviations, 1.0)
     correlation = posterior.matrix / np.outer(scale, scale)
     np.fill_diagonal(correlation, 1.0)
     lines = [HEAD, f"stack: {stack}\n", f"rows: {posterior.rows}\n"]
     lines += [f"{key}: [{', '.join(getattr(posterior, key))}]\n" for key in ("chips", "systems")]
+    lines += [f"{key}: {_short(getattr(posterior, key))}\n" for key in ("scale", "freedom")]
     lines += [f"elsewhere: {_short(posterior.elsewhere)}  # deviation that another machine adds\n"]
     noise = ", ".join(f"{part}: {_short(one)}" for part, one in posterior.noise)
     lines += [f"noise: {{{noise}}}\n", "constants:\n"]

@@ -25,7 +25,7 @@ from trnmodel.evidence.questions import predicted
 from trnmodel.evidence.readings import Reading, reading, stack_of
 from trnmodel.evidence.rows import read_table
 from trnmodel.evidence.score import configuration, read_models
-from trnmodel.evidence.update import Estimate, ranges, tells, update
+from trnmodel.evidence.update import Estimate, ranges, update
 from trnmodel.result import Card
 from trnmodel.units import counted
 
@@ -186,21 +186,21 @@ def _estimate(rows: Mapping[int, Row], alike: Sequence[Sequence[int]], prior: Pr
     names, covariance = prior.covariance(e)
     rounding = np.array([row.reading.rounding * row.reading.scale for row in firsts]) / measured
     noise = noise_of([part(row.reading.meaning) for row in firsts], prior.spreads(NOISE))
-    return update([row.reading for row in firsts], measured, e, names, covariance, noise**2 + rounding**2 / UNIFORM)
+    known = (e.posterior.scale, e.posterior.freedom) if e.posterior else (1.0, prior.freedom)
+    variances = noise**2 + rounding**2 / UNIFORM
+    return update([row.reading for row in firsts], measured, e, names, covariance, variances, *known)
 
 
-def _constants(estimate: Estimate, prior: Prior, before: Efficiencies, word: str) -> pd.DataFrame:
+def _constants(estimate: Estimate, prior: Prior, before: Efficiencies, own: Posterior) -> pd.DataFrame:
     """Return the table of constants."""
     import pandas as pd
 
-    names, after = prior.covariance(before)[0], np.sqrt(np.diag(estimate.covariance))
-    first = prior.covariance(before)[1]
+    names, first = prior.covariance(before)
     old, new = ranges(before, names, first), ranges(estimate.stack, names, estimate.covariance)
-    resolved = 1 - np.diag(estimate.covariance) / np.diag(first)
-    moves = tells(estimate.slopes, np.sqrt(np.diag(first)))
+    after, resolved = np.sqrt(np.diag(estimate.covariance)), estimate.resolved
     lines = []
     for i, name in enumerate(names):
-        origin = word if resolved[i] >= RESOLVED else f"prior, moved by the rows" if moves[i] else PRIOR
+        origin = own.word if resolved[i] >= RESOLVED else "prior, moved by the rows" if estimate.depends[i] else PRIOR
         lines.append(
             {
                 "constant": name,
@@ -249,8 +249,10 @@ def posterior_of(e: Efficiencies, readings: Sequence[Reading], many: int, estima
         systems=tuple(sorted(systems | set(earlier.systems if earlier else ()))),
         names=estimate.names,
         covariance=tuple(map(tuple, estimate.covariance.tolist())),
-        noise=tuple(prior.spreads(LEFT).items()),
-        elsewhere=prior.elsewhere,
+        noise=tuple((name, one * estimate.size) for name, one in prior.spreads(LEFT).items()),
+        elsewhere=prior.elsewhere * estimate.size,
+        scale=estimate.scale,
+        freedom=estimate.freedom,
     )
 
 
@@ -258,7 +260,7 @@ def calibrated_stack(rows: Mapping[int, Row], alike: Sequence[Sequence[int]], pr
     """Return the stack of some rows with the constants that they give it, and the update behind it."""
     e, estimate = rows[alike[0][0]].stack, _estimate(rows, alike, prior)
     own = posterior_of(e, [rows[some[0]].reading for some in alike], len(alike), estimate, prior)
-    known = ranges(estimate.stack, estimate.names, estimate.covariance)
+    known = ranges(estimate.stack, estimate.names, own.matrix)
     name = f"{e.name.partition(', calibrated')[0]}, {own.word}"
     return replace(estimate.stack, name=name, ranges={**e.ranges, **known}, posterior=own), estimate
 
@@ -329,8 +331,8 @@ def calibrate(
     alike, prior = _configurations(usable), shipped()
     own, estimate = calibrated_stack(usable, alike, prior)
     before = usable[alike[0][0]].stack
-    constants = _constants(estimate, prior, before, _posterior(own).word)
-    covariance = pd.DataFrame(estimate.covariance, index=[*estimate.names], columns=[*estimate.names])
+    constants = _constants(estimate, prior, before, _posterior(own))
+    covariance = pd.DataFrame(_posterior(own).matrix, index=[*estimate.names], columns=[*estimate.names])
     ids = [row["id"] for row in cells]
     return Calibration(stack=own, constants=constants, rows=_rows_table(every, alike, estimate, ids), covariance=covariance)
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from trnmodel.catalog.load import DATA, read_csv
 from trnmodel.catalog.posterior import TAIL
 from trnmodel.catalog.stacks import LEVELS, Efficiencies
+from trnmodel.formulas.update import tail
 
 PRIOR = DATA / "evidence" / "constants_prior.csv"
 FIT, PAGE, RELEASE, MACHINE, NOISE, LEFT = "fit", "page", "release", "machine", "noise", "left"
@@ -72,9 +73,14 @@ class Prior:
         return {t.quantity: math.sqrt(t.covariance) for t in self.terms if t.level == level}
 
     @property
+    def freedom(self) -> float:
+        """Degrees of freedom of the scale that all variances of a cluster have."""
+        return self.variance(PAGE, FREEDOM)
+
+    @property
     def elsewhere(self) -> float:
-        """Standard deviation of a level that another machine adds."""
-        return math.sqrt(max(self.variance(MACHINE, name) for name in LEVELS))
+        """Standard deviation of a level that another machine adds: it is another page, on another machine."""
+        return math.sqrt(self.of_levels((PAGE, MACHINE)).diagonal().max())
 
     def of_levels(self, levels: Iterable[str] = (PAGE, RELEASE, MACHINE)) -> NDArray:
         """Return the covariance of the levels of whole steps, of all levels together."""
@@ -90,10 +96,10 @@ class Prior:
     def covariance(self, e: Efficiencies) -> tuple[tuple[str, ...], NDArray]:
         """Return the constants of a stack that a calibration moves, and the covariance of their logarithms.
 
-        That of a stack which was calibrated before is what that calibration found.
+        That of a stack which was calibrated before is what that calibration found, at a scale of one.
         """
-        if e.posterior:
-            return e.posterior.names, e.posterior.matrix
+        if known := e.posterior:
+            return known.names, known.matrix / (known.scale * tail(known.freedom) ** 2)
         names = e.movable
         deviations = np.array([deviation(getattr(e, name), *e.ranges[name]) for name in names[: -len(LEVELS)]])
         joint = np.zeros((len(names), len(names)))

@@ -15,7 +15,7 @@ from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.evidence.cells import UnreadableRowError
 from trnmodel.evidence.questions import grouped, predict, together
 from trnmodel.evidence.readings import Reading
-from trnmodel.formulas.update import Update, gaussian_update
+from trnmodel.formulas.update import Update, gaussian_update, scale_after, tail
 
 ROUNDS = 4  # of linearisation; the answers settle after two
 SETTLED = 1e-3  # largest change of a logarithm that ends them
@@ -85,16 +85,28 @@ def _alone(r: Reading, e: Efficiencies, moves: Sequence[tuple[tuple[str, float],
 class Estimate:
     """A stack with the constants that rows gave it, and what they say of each other.
 
-    `before` are logarithms of measured over predicted with the stack as it was, `after` with the stack as it is.
+    `covariance` is that of the logarithms of the constants in a normal distribution of the same 90 % ranges: constants
+    on which no row depends keep their value and their own variance, and `resolved` is the share of its variance that
+    the rows take from each other one. `size` is the deviation of what has the rows' scale over one at a scale of one.
+    `before` are logarithms of measured over predicted with the stack as it was, `after` with the
+    stack as it is.
     """
 
     stack: Efficiencies
     names: tuple[str, ...]
     covariance: NDArray
+    resolved: NDArray
+    depends: NDArray
+    scale: float
+    freedom: float
     update: Update
-    slopes: NDArray
     before: NDArray
     after: NDArray
+
+    @property
+    def size(self) -> float:
+        """Standard deviation of a normal distribution of the same 90 % interval, over that at a scale of one."""
+        return math.sqrt(self.scale) * tail(self.freedom)
 
 
 def update(
@@ -104,6 +116,8 @@ def update(
     names: tuple[str, ...],
     covariance: NDArray,
     variances: NDArray,
+    scale: float,
+    freedom: float,
 ) -> Estimate:
     """Return the constants of a stack after some rows, by a Gaussian update that is linearised where it ends.
 
@@ -119,6 +133,8 @@ def update(
         Constants that may move, and the covariance of their logarithms before. [-]
     variances : array
         Variance of each row's logarithm beside the constants. [-]
+    scale, freedom : float
+        Scale of all variances before, and its degrees of freedom. [-]
 
     Returns
     -------
@@ -139,7 +155,13 @@ def update(
         at = slopes(of, here, names, deviations)
         if np.abs(step).max(initial=0.0) < SETTLED:
             break
-    return Estimate(here, names, one.covariance, one, at.slopes, before, y - at.answers)
+    scale, freedom = scale_after(scale, freedom, one.misfit, len(of))
+    depends = tells(at.slopes, deviations)
+    resolved = np.where(depends, 1 - np.diag(one.covariance) / np.diag(covariance), 0.0)
+    joint = np.where(np.outer(depends, depends), one.covariance * scale * tail(freedom) ** 2, 0.0)
+    joint[~depends, ~depends] = np.diag(covariance)[~depends]
+    here = here.moved({name: float(x) for name, x, moves in zip(names, first, depends, strict=True) if not moves})
+    return Estimate(here, names, joint, resolved, depends, scale, freedom, one, before, y - at.answers)
 
 
 def ranges(stack: Efficiencies, names: Sequence[str], covariance: NDArray) -> Mapping[str, tuple[float, float]]:
