@@ -69,9 +69,9 @@ class Posterior:
     def strange(self, chip: str, system: str = "") -> str:
         """Return in what a machine differs from those of the calibration; nothing where it is one of them."""
         if chip not in self.chips:
-            return f"chip: {self.word}, which ran on {', '.join(self.chips)}"
+            return f"chip: {self.word} on {', '.join(self.chips)}"
         if system and self.systems and system not in self.systems:
-            return f"system: {self.word}, which ran on {', '.join(self.systems)}"
+            return f"system: {self.word} on {', '.join(self.systems)}"
         return ""
 
     def basis(self, chip: str, reasons: Iterable[str] = ()) -> Basis:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from math import inf
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -298,7 +300,7 @@ def find(chip: Chip, stack: str | Efficiencies | None, argument: str, kind: str 
     """
     if isinstance(stack, Efficiencies):
         return stack
-    instance(argument, "" if stack is None else stack, str, "the id of a stack, the path of its file, or a stack")
+    instance(argument, "" if stack is None else stack, str, "the id of a stack, the path of its file, or a stack itself")
     if stack is not None and posterior.is_file(stack):
         return from_file(chip, stack, argument)
     fields = ENCODER_FIELDS if kind == "encoder" and chip.encoder_stack else CHIP_FIELDS
@@ -317,14 +319,25 @@ def from_file(chip: Chip, path: str, argument: str = "efficiencies") -> Efficien
 
     Raises ValueError, naming the file and the key, for a release or a constant that there is not.
     """
+    try:
+        state = Path(path).stat()
+    except (OSError, ValueError):
+        state = None  # which reading it tells of
+    version = (state.st_mtime_ns, state.st_size) if state else ()
+    return _from_file(path, version, argument, chip.catalog_id)
+
+
+@lru_cache(maxsize=64)
+def _from_file(path: str, version: tuple[int, ...], argument: str, chip: str) -> Efficiencies:
+    """Return the stack of one version of a file: the same object each time, as results are cached by object."""
     stated = posterior.read(path, argument)
     if stated.stack not in stacks()[1:]:
         near = ", ".join(nearest(stated.stack, stacks()[1:]))
         raise ValueError(f"{stated.origin}: stack={shown(stated.stack)}: there is no such release; nearest: {near}")
-    return calibrated(reader.spec(Efficiencies, stated.stack, chip.catalog_id), stated)
+    return with_constants(reader.spec(Efficiencies, stated.stack, chip), stated)
 
 
-def calibrated(base: Efficiencies, stated: StackFile) -> Efficiencies:
+def with_constants(base: Efficiencies, stated: StackFile) -> Efficiencies:
     """Return a stack with the constants that a calibration found, and what it knows of them."""
     for name in stated.constants:
         if name not in base.movable:

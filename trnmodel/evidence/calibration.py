@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from trnmodel.arguments import Same, refuse
 from trnmodel.catalog import posterior as files
+from trnmodel.catalog import untrusted
 from trnmodel.catalog.posterior import Constant, Posterior
 from trnmodel.catalog.stacks import Efficiencies, find
 from trnmodel.declared import STACK, Checked, declare
@@ -22,7 +23,7 @@ from trnmodel.evidence.meanings import decisions
 from trnmodel.evidence.prior import LEFT, LIKE, NOISE, PARTS, Prior, noise_of, shipped
 from trnmodel.evidence.primitives import bare_chip
 from trnmodel.evidence.questions import predicted
-from trnmodel.evidence.readings import Reading, reading, stack_of
+from trnmodel.evidence.readings import Reading, machine, reading, stack_of
 from trnmodel.evidence.rows import read_table
 from trnmodel.evidence.score import configuration, read_models
 from trnmodel.evidence.update import Estimate, ranges, update
@@ -95,13 +96,24 @@ class Calibration(Card):
 
         Raises ValueError where the path does not end in .yaml or .yml, by which calls know a stack file.
         """
-        where = Path(path)
-        if not files.is_file(where.name):
-            refuse("path", str(path), f"allowed is a file that ends in {' or '.join(files.ENDINGS)}")
-        where.write_text(self.to_yaml(), encoding="utf-8")
+        stack_path(path).write_text(self.to_yaml(), encoding="utf-8")
 
 
 PRIOR = "prior: no row depends on it"
+
+
+def stack_path(path: str | Path) -> Path:
+    """Return the path of a stack file; refuse one that does not end as calls know a stack file.
+
+    Examples
+    --------
+    >>> stack_path("cluster.yaml").name
+    'cluster.yaml'
+    """
+    where = untrusted.as_path("path", path)
+    if not files.is_file(where.name):
+        refuse("path", str(path), f"allowed is a file that ends in {' or '.join(files.ENDINGS)}")
+    return where
 
 
 def _posterior(e: Efficiencies) -> Posterior:
@@ -174,7 +186,7 @@ def _configurations(rows: Mapping[int, Row]) -> list[list[int]]:
     answers = predicted(row.reading for row in rows.values())
     alike: dict[str, list[int]] = defaultdict(list)
     for i, row in rows.items():
-        alike[configuration(replace(row.reading, stack=row.stack.id), float(answers[row.reading]))].append(i)  # type: ignore[arg-type]
+        alike[configuration(row.reading, float(answers[row.reading]))].append(i)  # type: ignore[arg-type]
     return list(alike.values())
 
 
@@ -242,7 +254,8 @@ def _rows_table(every: Mapping[int, Row | UnreadableRowError], alike: Sequence[S
 def posterior_of(e: Efficiencies, readings: Sequence[Reading], many: int, estimate: Estimate, prior: Prior) -> Posterior:
     """Return what a stack carries of its calibration on some readings, with those that it was calibrated on before."""
     earlier = e.posterior
-    chips, systems = {bare_chip(r).id for r in readings}, {r.where for r in readings} - {bare_chip(r).id for r in readings}
+    chips = {bare_chip(r).id for r in readings}
+    systems = {machine(r).id for r in readings} - chips
     return Posterior(
         rows=many + (earlier.rows if earlier else 0),
         chips=tuple(sorted(chips | set(earlier.chips if earlier else ()))),

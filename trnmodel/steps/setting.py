@@ -7,6 +7,7 @@ for each sort of term: what the fullest rank has to do of it. `trnmodel.steps.as
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import Same, instance, refuse
+from trnmodel.arguments import NoteWarning, Same, instance, refuse
 from trnmodel.catalog.load import precision as read_precision
 from trnmodel.catalog.specs import Chip, Precision, shapes
 from trnmodel.catalog.stacks import Efficiencies, find
@@ -291,6 +292,8 @@ def _resolved(specs: tuple[Any, ...], phase: Phase, timed: bool, mapping: Mappin
     at = site(system, mapping.lnc)
     chosen, dtypes = read_model(model), read_precision(precision)
     e = find(at.chip, stack, "efficiencies", chosen.kind)
+    if e.posterior and (strange := e.posterior.strange(at.chip.id, "" if at.where is at.chip else at.where.id)):
+        warnings.warn(f"efficiencies on {at.where.id}: {strange}", NoteWarning, stacklevel=2)
     mapping, index = _different(mapping, at, e)
     wide, outline = dtypes.storage_bytes("activations"), chosen.outline(phase)
     if not outline.layers:
