@@ -338,7 +338,9 @@ def _posterior_widths(
     for (low, high), (one, other) in zip(ranges.values(), answers, strict=True):
         slopes.append(np.log(np.asarray(other) / one) / np.log(high / low))
     places = {name: place for place, name in enumerate(known.names)}
-    joint = np.array([[known.matrix[places[a], places[b]] if {a, b} <= places.keys() else 0.0 for b in ranges] for a in ranges])
+    joint = np.array(
+        [[known.matrix[places[a], places[b]] if {a, b} <= places.keys() else 0.0 for b in ranges] for a in ranges]
+    )
     for at, (name, (low, high)) in enumerate(ranges.items()):
         if name not in places:
             joint[at, at] = (np.log(high / low) / 2 / TAIL) ** 2

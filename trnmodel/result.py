@@ -348,7 +348,7 @@ class Grounded(Result):
 
     @property
     def basis(self) -> NDArray | str:
-        """What the numbers rest on: "measured", "interpolated", "extrapolated", "ideal", or "calibrated on" own rows."""
+        """What the numbers rest on: "measured", "interpolated", "extrapolated", "ideal" or "calibrated on" own rows."""
         return self.judge().word
 
     @property

@@ -1,30 +1,31 @@
 """How far own rows take the error of others: each page of measurements plays a stranger's cluster in turn.
 
-The constants that a page is asked with are fitted to the other pages, and so is the distribution that its rows update:
-pages are dealt into some folds, and that of a fold is found on the others. Then `tm.calibrate`'s own update takes one row, and the others of its
-part at the same model and mapping are predicted; and 1, 3 and 10 rows of the page, drawn by chance, and all others are
-predicted. Beside the errors stand those without own rows, and the floor: a stack that is calibrated on all rows of the
-page, those that are predicted among them. No band has seen the page.
+The constants that a page is asked with are fitted to the other pages. So is the distribution that its rows update:
+pages are dealt into folds, and that of a fold is found on the others. Then the update of `tm.calibrate` takes one row,
+and the others of its part at the same model and mapping are predicted; and it takes 1, 3 and 10 rows of the page, drawn
+by chance, and all others are predicted. Beside the errors stand those without own rows, and the floor: a stack that is
+calibrated on all rows of the page, those that are predicted among them. No band has seen the page.
 
 `python -m trnlab.calibrated` writes `data/evidence/calibrated.csv`, a line for each part and number of rows.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trnlab.constants_prior import Cluster, clusters, observed, prior_of
 from trnlab.pages import by_page
+from trnmodel.arguments import NoteWarning
 from trnmodel.catalog.load import DATA
 from trnmodel.evidence.calibration import Row, calibrated_stack
+from trnmodel.evidence.cells import UnreadableRowError
 from trnmodel.evidence.fit import Case
 from trnmodel.evidence.grounds import banded, part
-from trnmodel.evidence.cells import UnreadableRowError
 from trnmodel.evidence.prior import LIKE, PARTS, Prior
 from trnmodel.evidence.rows import save
 
@@ -35,6 +36,7 @@ CALIBRATED = DATA / "evidence" / "calibrated.csv"
 FOLDS, DRAWS = 5, 4
 OTHERS = (1, 3, 10)  # rows of a page that are taken to predict its others
 SAME, PAGE = "same model, mapping and part", "other rows of the page"
+LARGE = "other rows of a page with more than ten"  # the same rows, whatever their number is
 ALL = "all"
 
 
@@ -42,6 +44,7 @@ class Prediction(NamedTuple):
     """A row that was predicted after others of its page: logarithms of measured over predicted, and its band."""
 
     page: str
+    cluster: int
     place: int
     part: str
     rows: str
@@ -86,15 +89,15 @@ def _part(case: Case) -> str:
 class Page:
     """A cluster whose rows are predicted after some of them."""
 
-    def __init__(self, cluster: Cluster, prior: Prior) -> None:
-        self.cluster, self.prior = cluster, prior
+    def __init__(self, number: int, cluster: Cluster, prior: Prior) -> None:
+        self.number, self.cluster, self.prior = number, cluster, prior
         first = self.judged(cluster.stack, range(len(cluster.cases)))
         self.places = [i for i, one in first.items() if one is not None]
         self.before = {i: one[0] for i, one in first.items() if one is not None}
         self.floor = self.after(self.places)
 
     def judged(self, stack: Any, places: Sequence[int]) -> dict[int, tuple[float, float, bool] | None]:
-        """Return error, half-width and whether the band holds the row, of rows asked with a stack; None where it fails."""
+        """Return error, half-width and whether the band holds it of rows that are asked with a stack; None for none."""
         cases = [self.cluster.cases[i] for i in places]
         answers = banded(replace(case.reading, stack=stack) for case in cases)
         return {
@@ -108,7 +111,9 @@ class Page:
             for i, case, one in zip(places, cases, answers, strict=True)
         }
 
-    def after(self, seen: Sequence[int], of: Sequence[int] | None = None) -> dict[int, tuple[float, float, bool] | None]:
+    def after(
+        self, seen: Sequence[int], of: Sequence[int] | None = None
+    ) -> dict[int, tuple[float, float, bool] | None]:
         """Return what is known of rows after some were seen: by default of all."""
         e = self.cluster.stack
         rows = {i: Row(replace(c.reading, stack=e), c.measured, e) for i in seen for c in [self.cluster.cases[i]]}
@@ -121,7 +126,9 @@ class Page:
             floor = self.floor[i]
             if one is not None and floor is not None:
                 name, page = _part(self.cluster.cases[i]), self.cluster.page
-                yield Prediction(page, i, name, rows, len(seen), self.before[i], one[0], floor[0], one[1], one[2])
+                yield Prediction(
+                    page, self.number, i, name, rows, len(seen), self.before[i], one[0], floor[0], one[1], one[2]
+                )
 
     def replay(self, order: np.random.Generator) -> Iterator[Prediction]:
         """Yield all predictions of the page: after one row at the same place, and after some rows by chance."""
@@ -141,7 +148,9 @@ def replays(of: Sequence[Cluster], prior: Mapping[str, Prior]) -> pd.DataFrame:
     import pandas as pd
 
     order = np.random.default_rng(0)
-    return pd.DataFrame([line for one in of for line in Page(one, prior[one.page]).replay(order)])
+    pages = (Page(i, one, prior[one.page]) for i, one in enumerate(of))
+    with warnings.catch_warnings(action="ignore", category=NoteWarning):  # of rows on another machine of the page
+        return pd.DataFrame([line for page in pages for line in page.replay(order)])
 
 
 def summary(lines: pd.DataFrame) -> pd.DataFrame:
@@ -155,9 +164,12 @@ def summary(lines: pd.DataFrame) -> pd.DataFrame:
     """
     import pandas as pd
 
+    many = lines[lines.number == max(OTHERS)]
+    large = lines[(lines.rows == PAGE) & lines.cluster.isin({*many.cluster})]
+    lines = pd.concat([lines, large.assign(rows=LARGE)])
     every = pd.concat([lines, lines.assign(part=ALL)])
     sizes = {name: np.abs(np.expm1(-every[name])) for name in ("without", "after", "floor")}
-    each = every.assign(**sizes).groupby(["rows", "number", "part", "page", "place"], sort=False)
+    each = every.assign(**sizes).groupby(["rows", "number", "part", "page", "cluster", "place"], sort=False)
     ones = each.agg(
         without=("without", "median"),
         after=("after", "median"),
@@ -174,10 +186,10 @@ def summary(lines: pd.DataFrame) -> pd.DataFrame:
         median_width=("width", "median"),
         inside=("inside", "mean"),
     )
-    order = {name: i for i, name in enumerate((*PARTS, ALL))}
     table = table.reset_index()
-    table["order"] = table.part.map(order)
-    return table.sort_values(["rows", "number", "order"], ascending=[False, True, True], ignore_index=True).drop(columns="order")
+    places = [{name: i for i, name in enumerate(names)} for names in ((SAME, PAGE, LARGE), (*PARTS, ALL))]
+    table = table.assign(first=table.rows.map(places[0]), last=table.part.map(places[1]))
+    return table.sort_values(["first", "number", "last"], ignore_index=True).drop(columns=["first", "last"])
 
 
 def write() -> None:

@@ -2,11 +2,12 @@
 
 Each page of measurements is somebody's cluster. What its rows say of a prediction whose constants have not seen the
 page is the sum of four things: the constants differ there, each by some deviations of its shipped range; whole decode
-steps, prefills and loaded servers take longer or shorter, all of them or one kind; releases and machines have such
-levels in common; and each row has a scatter of its own, by the part of the model that it measures. All of these have
+steps and prefills take longer or shorter, both or one of them; releases and machines have such levels in common; and
+each row has a scatter of its own, by the part of the model that it measures. All of these have
 one unknown scale for each cluster, since some clusters are as the model has them and others far from it: a hierarchy of
 Student's t. The variances are those under which the pages are most likely. The form was chosen for its meaning; between
-forms the likelihood decided, not the error that is reported.
+forms the likelihood decided, not the error that is reported: it gives no variance to a level of loaded servers, which
+therefore is none of the model, and next to none to those of releases and machines.
 
 A band needs more than the scatter of the middle: `left` is the deviation with which nine of ten rows of pages lie
 inside, after 1, 3 and 10 other rows of their page.
@@ -18,16 +19,15 @@ each page, and one for the rest.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trnlab.coverage import BEYOND_SHARE
 from trnlab.pages import by_page, configurations
-from trnmodel.arguments import Same
+from trnmodel.arguments import Same, instance
 from trnmodel.catalog.posterior import TAIL
 from trnmodel.catalog.stacks import LEVELS, Efficiencies
 from trnmodel.evidence.fit import Case, Parameter, tuned
@@ -88,7 +88,7 @@ class Rows(NamedTuple):
 
     def some(self, which: NDArray) -> Rows:
         """Return some of the rows."""
-        return Rows(*(x if name == "names" else x[which] for name, x in zip(self._fields, self, strict=True)))
+        return self._replace(**{name: x[which] for name, x in self._asdict().items() if name != "names"})
 
 
 @dataclass(frozen=True)
@@ -124,25 +124,27 @@ def clusters(without: Mapping[str, Mapping[Parameter, float]]) -> list[Cluster]:
 
 
 def _elsewhere_fitted(e: Efficiencies, values: Mapping[Parameter, float]) -> Efficiencies:
-    """Return a stack with constants fitted to other pages, each with its range moved along."""
-    there = tuned(values)(e) if values else e
-    moved = {name: getattr(there, name) / x for name in e.movable if (x := getattr(e, name))}
-    ends = {name: (low * moved.get(name, 1.0), high * moved.get(name, 1.0)) for name, (low, high) in e.ranges.items()}
-    return Efficiencies(**{name: getattr(there, name) for name in vars(e) if name not in ("ranges", "shape", "open_ranges")} | {"ranges": ends})
+    """Return a stack with constants fitted to other pages, each with its range; that of a share ends at 1."""
+    there: Efficiencies = instance("stack", tuned(values)(e), Efficiencies, "a stack")
+    ranges = {}
+    for name, (low, high) in e.ranges.items():
+        ratio = getattr(there, name) / getattr(e, name) if name in e.movable else 1.0
+        top = 1.0 if name.endswith(("share", "overlap")) else np.inf
+        ranges[name] = low * ratio, min(high * ratio, top)
+    return replace(there, ranges=ranges)
 
 
 def observed(of: Sequence[Cluster]) -> Rows:
     """Return the errors and slopes of the rows of clusters."""
     names = tuple(dict.fromkeys(name for one in of for name in one.stack.movable if name not in LEVELS))
     tables = [_of_cluster(i, one, names) for i, one in enumerate(of)]
-    columns = zip(*tables, strict=True)
-    joined = [np.concatenate(column) for column in columns]
-    rows = Rows(*joined[:4], (*names, *LEVELS), *joined[4:])
+    columns: dict[str, Any] = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+    rows = Rows(names=(*names, *LEVELS), **columns)
     return rows.some(np.isfinite(rows.errors) & np.isfinite(rows.slopes).all(axis=1))
 
 
-def _of_cluster(number: int, one: Cluster, names: tuple[str, ...]) -> tuple[NDArray, ...]:
-    """Return the columns of a cluster's rows."""
+def _of_cluster(number: int, one: Cluster, names: tuple[str, ...]) -> dict[str, NDArray]:
+    """Return the columns of a cluster's rows, by name."""
     e, readings, many = one.stack, [case.reading for case in one.cases], len(one.cases)
     own = e.movable[: -len(LEVELS)]
     spread = {name: deviation(getattr(e, name), *e.ranges[name]) for name in own}
@@ -154,19 +156,19 @@ def _of_cluster(number: int, one: Cluster, names: tuple[str, ...]) -> tuple[NDAr
     deviations, owners = np.zeros(wide.shape), np.full(wide.shape, "", dtype=object)
     for place, name in zip(places, own, strict=False):
         deviations[:, place], owners[:, place] = spread[name], owner(e, name)
-    parts = [LIKE.get(part(r.meaning), part(r.meaning)) for r in readings]
-    return (
-        np.log(measured) - at.answers,
-        wide,
-        deviations,
-        np.array([r.rounding * r.scale for r in readings]) / measured,
-        owners,
-        np.array([PARTS.index(name) for name in parts]),
-        np.full(many, one.page, dtype=object),
-        np.full(many, e.id, dtype=object),
-        np.array([where(r)["chip"] for r in readings], dtype=object),
-        np.full(many, number),
-    )
+    parts = [part(r.meaning) for r in readings]
+    return {
+        "errors": np.log(measured) - at.answers,
+        "slopes": wide,
+        "deviations": deviations,
+        "rounding": np.array([r.rounding * r.scale for r in readings]) / measured,
+        "owners": owners,
+        "parts": np.array([PARTS.index(LIKE.get(name, name)) for name in parts]),
+        "pages": np.full(many, one.page, dtype=object),
+        "stacks": np.full(many, e.id, dtype=object),
+        "chips": np.array([where(r)["chip"] for r in readings], dtype=object),
+        "clusters": np.full(many, number),
+    }
 
 
 class Spreads(NamedTuple):
@@ -190,7 +192,8 @@ class Spreads(NamedTuple):
     def of(cls, logs: NDArray) -> Spreads:
         """Return the deviations of an array of their logarithms."""
         x = np.exp(logs)
-        return cls(*map(float, x[:3]), x[3 : 3 + len(LEVELS)], x[3 + len(LEVELS) :])
+        freedom, ranges, common = map(float, x[:3])
+        return cls(freedom, ranges, common, x[3 : 3 + len(LEVELS)], x[3 + len(LEVELS) :])
 
     def noise(self, rows: Rows) -> NDArray:
         """Return the variance of each row beside what its page has in common."""
@@ -221,8 +224,10 @@ class Alike(NamedTuple):
             common = levels.sum(axis=1)
             kinds = [np.outer(x, x) for x in levels.T]
             terms.append([scaled @ scaled.T, np.outer(common, common), *kinds])
-        columns = (np.array([getattr(rows, name) for rows in some]) for name in ("errors", "parts", "rounding"))
-        return cls(*columns, np.array(terms))
+        errors, parts, rounding = (
+            np.array([getattr(rows, name) for rows in some]) for name in ("errors", "parts", "rounding")
+        )
+        return cls(errors, parts, rounding, np.array(terms))
 
     def unlikely(self, s: Spreads) -> tuple[float, NDArray]:
         """Return the negative logarithm of the likelihood, a multivariate t for each cluster, and its slopes.
@@ -311,7 +316,7 @@ def shared_levels(rows: Rows, s: Spreads) -> tuple[float, float]:
 
 
 def fit_terms(rows: Rows, s: Spreads) -> Iterator[Term]:
-    """Yield the covariances of the values that are shipped: their ranges, narrowed by the rows that they are fitted to."""
+    """Yield the covariances of the shipped values: their ranges, narrowed by the rows that they are fitted to."""
     many = len(LEVELS)
     names = sorted({(o, n) for line in rows.owners[:, :-many] for o, n in zip(line, rows.names, strict=False) if o})
     places = {name: i for i, name in enumerate(names)}

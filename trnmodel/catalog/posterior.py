@@ -37,7 +37,7 @@ class Posterior:
 
     `covariance` is that of natural logarithms of the constants `names`. `noise` is, by part of a model, the standard
     deviation of the logarithm of what a measurement holds beside them, and `elsewhere` what another machine adds. All
-    of these hold the `scale` that the rows gave the variances, and what its degrees of `freedom` add to a 90 % interval.
+    of these hold the `scale` that the rows gave variances, and what its degrees of `freedom` add to a 90 % interval.
     """
 
     rows: int
@@ -224,7 +224,9 @@ def _constant(place: _Place, name: str, value: Any) -> Constant:
     if one.value <= 0:
         refuse(place(*path, "value"), one.value, "allowed are numbers above 0")
     if not one.low <= one.value <= one.high:
-        refuse(place(*path), f"low {one.low:g}, value {one.value:g}, high {one.high:g}", "allowed is this order of size")
+        refuse(
+            place(*path), f"low {one.low:g}, value {one.value:g}, high {one.high:g}", "allowed is this order of size"
+        )
     return one
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from trnmodel.arguments import instance, nearest, one_of, refuse, shown
 from trnmodel.catalog import load, posterior, reader
 from trnmodel.catalog.names import folded, resolve
-from trnmodel.catalog.posterior import Constant, Posterior, StackFile
+from trnmodel.catalog.posterior import Posterior, StackFile
 from trnmodel.catalog.specs import Chip, Spec, mapping_field
 from trnmodel.declared import CHIP, STACK, declare
 from trnmodel.result import Basis
@@ -57,10 +57,10 @@ class Efficiencies(Spec):
     it. The first rank holds `first_rank_bytes` more, and the tables of the vocabulary `whole` where the library does
     not cut them there. Ranks of TP cut the cache by `heads`, and store copies where there are fewer, or by `tokens`.
     A whole decode step takes `decode_level` times what the other constants explain, a whole prefill `prefill_level`
-    times, and both of a server under load `loaded_level` times that; only a calibration on a user's rows moves these.
+    times; only a calibration on a user's rows moves these.
     `measured_as` names the stack whose rows speak of one that differs in what is legal alone. `parts_measured_on`
-    names, for each resource, the chips on which the parts of a scenario were measured. `posterior` is what a calibration
-    on a user's rows found of the constants; then bands follow from it.
+    names, for each resource, the chips on which the parts of a scenario were measured. `posterior` is what a
+    calibration on a user's rows says of the constants; then bands follow from it.
     """
 
     JOINED = frozenset({"fitted_on", "parts_measured_on"})
@@ -111,7 +111,6 @@ class Efficiencies(Spec):
     p99_over_p50: float = 1.0
     decode_level: float = 1.0
     prefill_level: float = 1.0
-    loaded_level: float = 1.0
     scratchpad_page_bytes: float = 0.0
     collective_buffer_bytes: float = 0.0
     code_bytes_per_layer: float = 0.0
@@ -183,7 +182,7 @@ class Efficiencies(Spec):
             one_of(f"{self.id}: measured_as", self.measured_as, reader.ids("stack"), "the id of a stack")
 
 
-LEVELS = ("decode_level", "prefill_level", "loaded_level")
+LEVELS = ("decode_level", "prefill_level")
 OF_MEMORY = frozenset(
     """scratchpad_page_bytes collective_buffer_bytes code_bytes_per_layer ring_bytes_per_layer
     microcode_bytes_per_core runtime_bytes first_rank_bytes memory_share""".split()
@@ -300,7 +299,9 @@ def find(chip: Chip, stack: str | Efficiencies | None, argument: str, kind: str 
     """
     if isinstance(stack, Efficiencies):
         return stack
-    instance(argument, "" if stack is None else stack, str, "the id of a stack, the path of its file, or a stack itself")
+    instance(
+        argument, "" if stack is None else stack, str, "the id of a stack, the path of its file, or a stack itself"
+    )
     if stack is not None and posterior.is_file(stack):
         return from_file(chip, stack, argument)
     fields = ENCODER_FIELDS if kind == "encoder" and chip.encoder_stack else CHIP_FIELDS
@@ -344,14 +345,10 @@ def with_constants(base: Efficiencies, stated: StackFile) -> Efficiencies:
             near = ", ".join(nearest(name, base.movable))
             raise ValueError(f"{stated.origin}: constants.{name}: {base.id} has no such constant; nearest: {near}")
     known = {name: (one.low, one.high) for name, one in stated.constants.items()}
+    named: dict[str, Any] = {"name": f"{base.name}, {stated.posterior.word}", "ranges": {**base.ranges, **known}}
+    values: dict[str, Any] = {name: one.value for name, one in stated.constants.items()}
     try:
-        return replace(
-            base,
-            name=f"{base.name}, {stated.posterior.word}",
-            ranges={**base.ranges, **known},
-            posterior=stated.posterior,
-            **{name: one.value for name, one in stated.constants.items()},
-        )
+        return replace(base, posterior=stated.posterior, **named, **values)
     except ValueError as error:
         raise ValueError(f"{stated.origin}: constants: {error}") from None
 

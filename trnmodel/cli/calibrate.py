@@ -61,9 +61,7 @@ def calibrate(
 def _data(result: Any) -> dict[str, Any]:
     """Return a calibration for JSON."""
     tables = {"constants": result.constants, "rows": result.rows}
-    data = {
-        name: json.loads(table.to_json(orient="records", double_precision=12)) for name, table in tables.items()
-    }
+    data = {name: json.loads(table.to_json(orient="records", double_precision=12)) for name, table in tables.items()}
     return {"release": result.release, "basis": result.stack.posterior.word, **data}
 
 

@@ -1,4 +1,4 @@
-"""Own measurements correct the constants of a stack: `tm.calibrate`, and the stack that it gives to every other call."""
+"""Own measurements correct the constants of a stack: `tm.calibrate`, and the stack that other calls then take."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trnmodel.arguments import Same, refuse
 from trnmodel.catalog import posterior as files
@@ -20,8 +19,8 @@ from trnmodel.declared import STACK, Checked, declare
 from trnmodel.evidence.cells import UnreadableRowError, measure, texts
 from trnmodel.evidence.grounds import part
 from trnmodel.evidence.meanings import decisions
-from trnmodel.evidence.prior import LEFT, LIKE, NOISE, PARTS, Prior, noise_of, shipped
 from trnmodel.evidence.primitives import bare_chip
+from trnmodel.evidence.prior import LEFT, LIKE, NOISE, PARTS, Prior, noise_of, shipped
 from trnmodel.evidence.questions import predicted
 from trnmodel.evidence.readings import Reading, machine, reading, stack_of
 from trnmodel.evidence.rows import read_table
@@ -80,15 +79,23 @@ class Calibration(Card):
         lines.append(f"median error {_percent(rows.error_before)} before, {_percent(rows.error_after)} after")
         if len(rows) > 1:
             lines[-1] += f", {_percent(rows.error_left_out)} as the other rows predict each"
-        named = [f"{name} {value:.3g} ({low:.3g} to {high:.3g})" for name, value, low, high in zip(known.constant, known.value, known.low, known.high, strict=True)]
+        named = [
+            f"{name} {value:.3g} ({low:.3g} to {high:.3g})"
+            for name, value, low, high in zip(known.constant, known.value, known.low, known.high, strict=True)
+        ]
         lines.append(f"determined: {', '.join(named[:MOST_LISTED]) or 'no constant by itself'}")
-        lines.append(f"prior: {', '.join(self.undetermined[:MOST_LISTED]) or 'none'}{' ...' * (len(self.undetermined) > MOST_LISTED)}")
+        unmoved = self.undetermined
+        rest = " ..." * (len(unmoved) > MOST_LISTED)
+        lines.append(f"prior: {', '.join(unmoved[:MOST_LISTED]) or 'none'}{rest}")
         skipped = len(self.rows) - len(rows)
         return lines + [f"{counted(skipped, 'row')} not used"] * bool(skipped)
 
     def to_yaml(self) -> str:
         """Return the text of a stack file, which `efficiencies=` and `--stack` take by its path."""
-        lines = {row.constant: Constant(row.value, row.low, row.high, row.deviation, row.prior, row.origin) for row in self.constants.itertuples()}
+        lines = {
+            row.constant: Constant(row.value, row.low, row.high, row.deviation, row.prior, row.origin)
+            for row in self.constants.itertuples()
+        }
         return files.written(self.release, lines, _posterior(self.stack))
 
     def save(self, path: str | Path) -> None:
@@ -134,7 +141,9 @@ def _read(cells: Mapping[str, str], decided: Any, models: Mapping[str, Any]) -> 
     if not r.weight:
         raise UnreadableRowError(r.reason or "it does not vote")
     if r.engine and not r.stack:
-        raise UnreadableRowError(f"engine {r.engine}: no constants are fitted for it; tm.calibrate needs software of data/")
+        raise UnreadableRowError(
+            f"engine {r.engine}: no constants are fitted for it; tm.calibrate needs software of data/"
+        )
     return Row(r, measure(cells) * r.scale, stack_of(r))
 
 
@@ -150,12 +159,16 @@ def _of_stack(row: Row, stack: str | Efficiencies) -> Row:
 def _usable(e: Efficiencies) -> Efficiencies:
     """Return a stack that has constants to calibrate; refuse any other."""
     if e.kind not in ("public", "given") or not e.sources:
-        refuse("stack", e.id, "allowed is public software of data/, whose constants were fitted, or one that was calibrated")
+        refuse(
+            "stack",
+            e.id,
+            "allowed is public software of data/, whose constants were fitted, or one that was calibrated",
+        )
     return e
 
 
 def _same_stack(rows: Mapping[int, Row | UnreadableRowError]) -> dict[int, Row | UnreadableRowError]:
-    """Return rows of which all that are used have one stack: the one that most have, the first where two have as many."""
+    """Return rows of which all that are used have one stack: the one of most, the first where two have as many."""
     many = Counter(Same(row.stack) for row in rows.values() if isinstance(row, Row))
     if not many:
         return dict(rows)
@@ -165,7 +178,9 @@ def _same_stack(rows: Mapping[int, Row | UnreadableRowError]) -> dict[int, Row |
         if not isinstance(row, Row) or row.stack is chosen:
             return row
         why = f"software {row.stack.id}" if row.stack.id != chosen.id else f"chip {bare_chip(row.reading).id}"
-        return UnreadableRowError(f"{why}: the calibration is of {chosen.id} on another; name it by stack= for one of its own")
+        return UnreadableRowError(
+            f"{why}: the calibration is of {chosen.id} on another; name it by stack= for one of its own"
+        )
 
     return {i: one(row) for i, row in rows.items()}
 
@@ -230,7 +245,12 @@ def _constants(estimate: Estimate, prior: Prior, before: Efficiencies, own: Post
     return pd.DataFrame(lines)
 
 
-def _rows_table(every: Mapping[int, Row | UnreadableRowError], alike: Sequence[Sequence[int]], estimate: Estimate, ids: Sequence[str]) -> pd.DataFrame:
+def _rows_table(
+    every: Mapping[int, Row | UnreadableRowError],
+    alike: Sequence[Sequence[int]],
+    estimate: Estimate,
+    ids: Sequence[str],
+) -> pd.DataFrame:
     """Return what became of each row."""
     import pandas as pd
 
@@ -238,7 +258,11 @@ def _rows_table(every: Mapping[int, Row | UnreadableRowError], alike: Sequence[S
     lines = []
     for i, row in every.items():
         line: dict[str, Any] = {"id": ids[i], "part": "", "error_before": np.nan, "error_after": np.nan}
-        line |= {"error_left_out": np.nan, "weight": 0.0, "skipped": str(row) if isinstance(row, UnreadableRowError) else ""}
+        line |= {
+            "error_left_out": np.nan,
+            "weight": 0.0,
+            "skipped": str(row) if isinstance(row, UnreadableRowError) else "",
+        }
         if i in place and isinstance(row, Row):
             at = place[i]
             line |= {"part": part(row.reading.meaning), "weight": float(estimate.update.weights[at])}
@@ -251,7 +275,9 @@ def _rows_table(every: Mapping[int, Row | UnreadableRowError], alike: Sequence[S
     return pd.DataFrame(lines)
 
 
-def posterior_of(e: Efficiencies, readings: Sequence[Reading], many: int, estimate: Estimate, prior: Prior) -> Posterior:
+def posterior_of(
+    e: Efficiencies, readings: Sequence[Reading], many: int, estimate: Estimate, prior: Prior
+) -> Posterior:
     """Return what a stack carries of its calibration on some readings, with those that it was calibrated on before."""
     earlier = e.posterior
     chips = {bare_chip(r).id for r in readings}
@@ -269,7 +295,9 @@ def posterior_of(e: Efficiencies, readings: Sequence[Reading], many: int, estima
     )
 
 
-def calibrated_stack(rows: Mapping[int, Row], alike: Sequence[Sequence[int]], prior: Prior) -> tuple[Efficiencies, Estimate]:
+def calibrated_stack(
+    rows: Mapping[int, Row], alike: Sequence[Sequence[int]], prior: Prior
+) -> tuple[Efficiencies, Estimate]:
     """Return the stack of some rows with the constants that they give it, and the update behind it."""
     e, estimate = rows[alike[0][0]].stack, _estimate(rows, alike, prior)
     own = posterior_of(e, [rows[some[0]].reading for some in alike], len(alike), estimate, prior)
@@ -292,7 +320,7 @@ def calibrate(
     """Correct the constants of a software stack by own measurements: a stack with narrower ranges, for every call.
 
     The constants have a joint distribution before, which the lab has found on pages of measurements that their values
-    had not seen: what each varies by, and levels of whole decode steps, prefills and loaded servers. Rows update it by
+    had not seen: what each varies by, and levels of whole decode steps and prefills. Rows update it by
     Bayes' rule, in logarithms. One row moves the levels; ten rows of different sizes separate constants.
 
     Parameters
@@ -347,7 +375,9 @@ def calibrate(
     constants = _constants(estimate, prior, before, _posterior(own))
     covariance = pd.DataFrame(_posterior(own).matrix, index=[*estimate.names], columns=[*estimate.names])
     ids = [row["id"] for row in cells]
-    return Calibration(stack=own, constants=constants, rows=_rows_table(every, alike, estimate, ids), covariance=covariance)
+    return Calibration(
+        stack=own, constants=constants, rows=_rows_table(every, alike, estimate, ids), covariance=covariance
+    )
 
 
 def _reasons(every: Mapping[int, Row | UnreadableRowError]) -> str:
@@ -356,5 +386,7 @@ def _reasons(every: Mapping[int, Row | UnreadableRowError]) -> str:
     for i, row in every.items():
         if isinstance(row, UnreadableRowError):
             reasons[str(row)].append(i)
-    texts_ = [f"row {at[0] + 1}{f' and {len(at) - 1} more' if len(at) > 1 else ''}: {why}" for why, at in reasons.items()]
+    texts_ = [
+        f"row {at[0] + 1}{f' and {len(at) - 1} more' if len(at) > 1 else ''}: {why}" for why, at in reasons.items()
+    ]
     return "; ".join(texts_[:MOST_LISTED]) or "the table is empty"

@@ -136,7 +136,7 @@ def _times(r: Reading, tune: Tune | None) -> Times:
         chunks=one,
         host_s=np.asarray(_server_s(r, tune)),
         compiled=True,
-    ).under_load(stack_of(r, tune))
+    )
 
 
 def _account(r: Reading, tune: Tune | None) -> tuple[Times, Load]:
@@ -157,11 +157,10 @@ def _stalled_step_s(r: Reading, tune: Tune | None) -> Any:
     """
     if _arrivals_per_s(r):
         return _account(r, tune)[1].tpot_s
-    level = stack_of(r, tune).loaded_level
     if ("prefill", "apart") in r.arguments:
-        return _step_s(r, tune) * level
+        return _step_s(r, tune)
     share, steps = (1 - 1 / (2 * r.waves), np.maximum(_output(r) - 1, 1.0)) if r.waves else (1.0, _output(r))
-    return level * (_step_s(r, tune) + share * np.maximum(r.batch - 1, 0.0) * _one_prefill_s(r, tune) / steps)
+    return _step_s(r, tune) + share * np.maximum(r.batch - 1, 0.0) * _one_prefill_s(r, tune) / steps
 
 
 def _server_s(r: Reading, tune: Tune | None) -> Any:
@@ -182,11 +181,10 @@ def _first_token_s(r: Reading, tune: Tune | None) -> Any:
     if _arrivals_per_s(r):
         times, load = _account(r, tune)
         return account.ttft_s(times, load.utilisation, float(r.percentile or MIDDLE) / 100)
-    level = stack_of(r, tune).loaded_level
     if not r.waves:
-        return level * _alone_s(r, tune)
+        return _alone_s(r, tune)
     waiting = 1 + np.maximum(r.batch - 1, 0.0) / 2 / r.waves
-    return level * (waiting * _one_prefill_s(r, tune) + _server_s(r, tune) + _step_s(r, tune) / 2)
+    return waiting * _one_prefill_s(r, tune) + _server_s(r, tune) + _step_s(r, tune) / 2
 
 
 def _run_s(r: Reading, tune: Tune | None) -> Any:

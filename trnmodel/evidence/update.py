@@ -1,4 +1,4 @@
-"""The update of a stack's constants by measured rows: linear and Gaussian in logarithms, linearised anew at each step."""
+"""The update of a stack's constants by measured rows: linear and Gaussian in logarithms, linearised where it ends."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def ends(name: str, value: float, deviation: float) -> tuple[float, float]:
     return low, min(high, 1.0) if name.endswith(("share", "overlap")) else high
 
 
-def slopes(of: Sequence[Reading], e: Efficiencies, names: Sequence[str], deviations: Sequence[float]) -> Slopes:
+def slopes(
+    of: Sequence[Reading], e: Efficiencies, names: Sequence[str], deviations: Sequence[float] | NDArray
+) -> Slopes:
     """Return the answers of readings with a stack, and their slopes over a deviation of each constant to both sides.
 
     Parameters
@@ -67,7 +69,7 @@ def slopes(of: Sequence[Reading], e: Efficiencies, names: Sequence[str], deviati
     for group in grouped(of):
         at = [place[id(r)] for r in group]
         every[:, at] = np.broadcast_to(together(group, lambda _: variants(e, moves, 1)), (len(moves), len(group)))
-    for i in np.flatnonzero(np.isnan(every).any(axis=0)):
+    for i in np.flatnonzero(np.isnan(every).any(axis=0)).tolist():
         every[:, i] = _alone(of[i], e, moves)
     logs = np.log(every)
     return Slopes(logs[0], ((logs[2::2] - logs[1::2]) / lengths[:, None]).T)
@@ -148,7 +150,12 @@ def update(
     before = y - at.answers
     for _ in range(ROUNDS):
         one = gaussian_update(covariance, at.slopes, y - at.answers + at.slopes @ moved, variances)
-        top = np.array([0.0 - math.log(x) if n.endswith(("share", "overlap")) else FARTHEST for n, x in zip(names, first, strict=True)])
+        top = np.array(
+            [
+                0.0 - math.log(x) if n.endswith(("share", "overlap")) else FARTHEST
+                for n, x in zip(names, first, strict=True)
+            ]
+        )
         step = np.clip(one.mean, -FARTHEST, np.minimum(top, FARTHEST)) - moved
         moved = moved + step
         here = e.moved(dict(zip(names, (first * np.exp(moved)).tolist(), strict=True)))
@@ -173,5 +180,3 @@ def ranges(stack: Efficiencies, names: Sequence[str], covariance: NDArray) -> Ma
 def tells(slopes_of_rows: NDArray, deviations: NDArray) -> NDArray:
     """Return whether any row's answer depends on each constant: by a thousandth over a deviation of it."""
     return np.asarray((np.abs(slopes_of_rows) * deviations).max(axis=0, initial=0.0) > 1e-3)
-
-

@@ -114,8 +114,8 @@ def scale_after(scale: float, freedom: float, misfit: float, measurements: int) 
 
     References
     ----------
-    .. [1] A. Shah, A. G. Wilson, Z. Ghahramani, Student-t Processes as Alternatives to Gaussian Processes, AISTATS 2014,
-       eq. 9.
+    .. [1] A. Shah, A. G. Wilson, Z. Ghahramani, Student-t Processes as Alternatives to Gaussian Processes, AISTATS
+       2014, eq. 9.
 
     Examples
     --------

@@ -204,7 +204,7 @@ class Question(NamedTuple):
             chunks=np.ones(()),
             host_s=np.asarray(e.server_first_token_s),
             compiled=e.batch_bucket == "maximum",
-        ).under_load(e)
+        )
 
 
 class Prompts(NamedTuple):

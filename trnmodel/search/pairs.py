@@ -85,7 +85,7 @@ def decode_side(q: Question, mapping: Degrees, batch: Any) -> Side:
         chunks=np.ones(()),
         host_s=np.zeros(()),
         compiled=q.option.efficiencies.batch_bucket == "maximum",
-    ).under_load(q.option.efficiencies)
+    )
     fits = step.valid & fit.valid & (step.batch <= q.option.most_sequences)
     return Side(mapping, times, step.occupied_chips, fits, step, step)
 
@@ -116,7 +116,7 @@ def prefill_side(q: Question, mapping: Degrees) -> Side:
         chunks=np.ones(()),
         host_s=np.asarray(q.option.efficiencies.server_first_token_s),
         compiled=False,
-    ).under_load(q.option.efficiencies)
+    )
     fits = alone.valid & together.valid & fit.valid
     return Side(mapping, times, together.occupied_chips, fits, together, alone)
 

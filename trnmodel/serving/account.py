@@ -55,10 +55,6 @@ class Times(NamedTuple):
         prompted = {name: getattr(self, name) * prompts for name in ("alone_s", "together_s", "host_s")}
         return self._replace(step_s=self.step_s * steps, **prompted)
 
-    def under_load(self, e: Efficiencies) -> Times:
-        """Return the times of a server of a stack, whose steps and prompts take longer under load than by themselves."""
-        return self.stretched(e.loaded_level, e.loaded_level)
-
     def at(self, shape: tuple[int, ...], place: tuple[Any, ...]) -> Times:
         """Return the times at one place of their broadcast shape."""
         parts = {

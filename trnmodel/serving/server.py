@@ -494,7 +494,7 @@ class _Replica(NamedTuple):
             chunks=self.chunks,
             host_s=np.asarray(q.efficiencies.server_first_token_s),
             compiled=q.batch_bucket == "maximum",
-        ).under_load(q.efficiencies)
+        )
 
     def times_at(self, batch: NDArray) -> Times:
         """Return the times of the replica with so many sequences."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping as Lines
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -183,14 +182,14 @@ class InferenceQuestion:
         """Half-widths below and above of the figure's logarithm: its rows', and outside of them the stack's ranges."""
         if part not in self.saved_widths:
             reach = self.reach(part)
-            self.saved_widths[part] = joined(reach, lambda: self.ranges(reach.outside, part))
+            self.saved_widths[part] = joined(reach, lambda: self.ranges(reach.outside))
         return self.saved_widths[part]
 
     def reach(self, part: str = "") -> Reach:
         """Return what a band needs of the basis."""
         return stack_reach(*self.place(part))
 
-    def ranges(self, outside: Any, part: str = "") -> Widths:
+    def ranges(self, outside: Any) -> Widths:
         """Half-widths below and above that the stack's ranges give the figure; they count for points `outside`."""
         return ranged(self.setting.e, self.figure, at_once=True, without=self.elsewhere())
 
@@ -272,10 +271,10 @@ class StepQuestion(InferenceQuestion):
         parts = parts_of(s, work, sent)[0]
         return Solved(s, work, sent, parts), self.impossible(joined_s(s, parts, *self.overlaps), memory)
 
-    def ranges(self, outside: Any, part: str = "") -> Widths:
+    def ranges(self, outside: Any) -> Widths:
         """Half-widths that the stack's ranges give the time of points outside of the rows; 0 where few are."""
         if self.setting.e.posterior:
-            return ranged(self.setting.e, partial(self._loaded, part == "load"), True, self.elsewhere())
+            return ranged(self.setting.e, self.figure, at_once=True, without=self.elsewhere())
         if not np.ndim(outside) or any(map(np.ndim, self.places)) or self.spec_shapes or np.mean(outside) > FEW_OUTSIDE:
             return self._ranges(outside)
         few = {name: np.broadcast_to(x, outside.shape)[outside] for name, x in self.sizes.items() if np.ndim(x)}
@@ -284,10 +283,6 @@ class StepQuestion(InferenceQuestion):
         for side, of_few in zip(sides, found, strict=True):
             side[outside] = of_few
         return sides
-
-    def _loaded(self, served: bool, e: Efficiencies) -> NDArray:
-        """Return the time for a stack with other values, on a server under load where it is `served` [s]."""
-        return self.figure(e) * e.loaded_level if served else self.figure(e)
 
     def _ranges(self, outside: Any) -> Widths:
         """Half-widths that the stack's ranges give: those of values that change one part from the parts alone."""

@@ -466,7 +466,7 @@ def _roots() -> Iterator[Call]:
         "step=served(), batch=4, request=tm.Request(512, 64)",
     )
     yield _call("rows", "tm.validate", "rows=measured()", "frame: rows; models: models")
-    yield _call("rows", "tm.calibrate", "rows=measured(), groups=('encoder',)", "frame: rows; groups: groups")
+    yield _call("rows", "tm.calibrate", "rows=measured()", "frame: rows; models: models")
     yield _call("rows", "config_file", "", "config: text", also={"text": ("config.json",)})
     yield _call("rows", "named_file", "", "file-name: name")
     yield _call("rows", "table_file", "", "csv: text", also={"text": ("rows",)})
