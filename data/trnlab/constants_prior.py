@@ -53,7 +53,7 @@ from trnmodel.evidence.readings import stack_of
 from trnmodel.evidence.rows import save
 from trnmodel.evidence.update import slopes
 from trnmodel.formulas.bands import NOMINAL, conformal_width, effective_rows, shrunk_width
-from trnmodel.formulas.update import gaussian_update, scale_after, tail
+from trnmodel.formulas.update import gaussian_update, tail
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -287,7 +287,7 @@ def scales(rows: Rows, s: Spreads) -> NDArray:
     for i in np.unique(rows.clusters):
         one = rows.some(np.flatnonzero(rows.clusters == i))
         misfit = float(one.errors @ np.linalg.solve(s.covariance(one), one.errors))
-        each[rows.clusters == i] = scale_after(1.0, s.freedom, misfit, len(one.errors))[0]
+        each[rows.clusters == i] = (s.freedom + misfit) / (s.freedom + len(one.errors))
     return each
 
 
@@ -367,10 +367,9 @@ def _replayed(rows: Rows, prior: Prior, s: Spreads) -> Iterator[tuple[NDArray, .
             for _ in range(DRAWS):
                 places = order.permutation(many)
                 own, rest = one.some(places[:seen]), one.some(places[seen:])
-                after = gaussian_update(covariance, own.slopes, own.errors, s.noise(own))
-                scale, freedom = scale_after(1.0, s.freedom, after.misfit, seen)
+                after = gaussian_update(covariance, own.slopes, own.errors, s.noise(own), 1.0, s.freedom)
                 known = np.einsum("ij,jk,ik->i", rest.slopes, after.covariance, rest.slopes)
-                size = np.full(many - seen, np.sqrt(scale) * tail(freedom))
+                size = np.full(many - seen, np.sqrt(after.scale) * tail(after.freedom))
                 yield rest.errors - rest.slopes @ after.mean, known, size, rest.parts, rest.pages
 
 

@@ -172,7 +172,7 @@ def _checked(place: _Place, values: Any) -> StackFile:
         noise=tuple(spreads.items()),
         elsewhere=_number(place, ("elsewhere",), held["elsewhere"], 0.0, LARGEST),
         scale=_number(place, ("scale",), held["scale"], TINY, 1 / TINY),
-        freedom=_number(place, ("freedom",), held["freedom"], 1.0, 1e9),
+        freedom=_number(place, ("freedom",), held["freedom"], 1.0, 1e8),
     )
     return StackFile(place.origin, stack, constants, posterior)
 

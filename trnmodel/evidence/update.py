@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from trnmodel.catalog.stacks import Efficiencies
 from trnmodel.evidence.cells import UnreadableRowError
 from trnmodel.evidence.questions import grouped, predict, together
 from trnmodel.evidence.readings import Reading
-from trnmodel.formulas.update import Update, gaussian_update, scale_after, tail
+from trnmodel.formulas.update import Update, gaussian_update, tail
 
 ROUNDS = 4  # of linearisation; the answers settle after two
 SETTLED = 1e-3  # largest change of a logarithm that ends them
@@ -145,30 +146,42 @@ def update(
     """
     first = np.array([float(getattr(e, name)) for name in names])
     deviations, moved = np.sqrt(np.diag(covariance)), np.zeros(len(names))
-    y, here = np.log(measured), e
+    most = np.array([ends(name, x, FARTHEST)[1] for name, x in zip(names, first, strict=True)]) / first
+    y, here, most = np.log(measured), e, np.log(most)
     at = slopes(of, here, names, deviations)
     before = y - at.answers
     for _ in range(ROUNDS):
-        one = gaussian_update(covariance, at.slopes, y - at.answers + at.slopes @ moved, variances)
-        top = np.array(
-            [
-                0.0 - math.log(x) if n.endswith(("share", "overlap")) else FARTHEST
-                for n, x in zip(names, first, strict=True)
-            ]
-        )
-        step = np.clip(one.mean, -FARTHEST, np.minimum(top, FARTHEST)) - moved
+        linear = at.slopes, y - at.answers + at.slopes @ moved, variances, scale, freedom
+        one = gaussian_update(covariance, *linear)
+        step = _within(one.mean, most, covariance, linear) - moved
         moved = moved + step
         here = e.moved(dict(zip(names, (first * np.exp(moved)).tolist(), strict=True)))
         at = slopes(of, here, names, deviations)
         if np.abs(step).max(initial=0.0) < SETTLED:
             break
-    scale, freedom = scale_after(scale, freedom, one.misfit, len(of))
+    scale, freedom = one.scale, one.freedom
     depends = tells(at.slopes, deviations)
     resolved = np.where(depends, 1 - np.diag(one.covariance) / np.diag(covariance), 0.0)
     joint = np.where(np.outer(depends, depends), one.covariance * scale * tail(freedom) ** 2, 0.0)
     joint[~depends, ~depends] = np.diag(covariance)[~depends]
     here = here.moved({name: float(x) for name, x, moves in zip(names, first, depends, strict=True) if not moves})
     return Estimate(here, names, joint, resolved, depends, scale, freedom, one, before, y - at.answers)
+
+
+def _within(mean: NDArray, most: NDArray, covariance: NDArray, linear: tuple[Any, ...]) -> NDArray:
+    """Return the mean of constants of which none passes the most that it can be; what has to stay there moves others.
+
+    `linear` are slopes, residuals, variances, and the scale with its degrees of freedom, as `gaussian_update` has them.
+    """
+    slopes_of_rows, residuals, *more = linear
+    over = np.zeros(mean.shape, dtype=bool)
+    while np.any(mean > most):
+        over = over | (mean > most)
+        solved = np.linalg.solve(covariance[np.ix_(over, over)], covariance[over])
+        shift, inner = most[over] @ solved, covariance - covariance[:, over] @ solved
+        mean = shift + gaussian_update(inner, slopes_of_rows, residuals - slopes_of_rows @ shift, *more).mean
+        mean[over] = most[over]
+    return np.maximum(mean, -FARTHEST)
 
 
 def ranges(stack: Efficiencies, names: Sequence[str], covariance: NDArray) -> Mapping[str, tuple[float, float]]:

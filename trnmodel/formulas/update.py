@@ -2,38 +2,52 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from trnmodel.arguments import refuse
 
+ROUNDS, SETTLED = 8, 1e-3  # of weights, and their relative change that ends them
+LEAST_WEIGHT = 1e-6
 OUTLYING = 2.5  # standard deviations from which on a measurement loses weight, as in Huber's estimate
 
 
 class Update(NamedTuple):
     """Mean and covariance of quantities after measurements, and what those look like from each other.
 
-    `left_out` is the error of each measurement as the others predict it, `left_out_sd` the standard deviation that it
-    was expected to have; `weights` are 1 for a measurement in line with the others, and less for one that is not.
-    `misfit` is the square of all residuals over what they were expected to be, one for each measurement on average.
+    `covariance` is that at a scale of one; the variances are `scale` times it, with `freedom` degrees of freedom.
+    `left_out` is the error of each measurement as the others predict it; `weights` are 1 for a measurement in line with
+    the others, and less for one that is not.
     """
 
     mean: NDArray
     covariance: NDArray
+    scale: float
+    freedom: float
     left_out: NDArray
-    left_out_sd: NDArray
     weights: NDArray
-    misfit: float
 
 
-def gaussian_update(covariance: ArrayLike, slopes: ArrayLike, residuals: ArrayLike, variances: ArrayLike) -> Update:
+def gaussian_update(
+    covariance: ArrayLike,
+    slopes: ArrayLike,
+    residuals: ArrayLike,
+    variances: ArrayLike,
+    scale: float = 1.0,
+    freedom: float = inf,
+) -> Update:
     r"""Return what measurements say of quantities with a normal prior about zero, on which they depend linearly.
 
-    .. math:: S = H C H^T + R, \qquad \hat x = C H^T S^{-1} y, \qquad C' = C - C H^T S^{-1} H C
+    .. math:: S = H C H^T + R, \qquad \hat x = C H^T S^{-1} y, \qquad C' = C - C H^T S^{-1} H C, \qquad
+       s' = \frac{\nu s + y^T S^{-1} y}{\nu + m}
 
-    A measurement that the others contradict by more than 2.5 standard deviations gets the variance that takes it there.
+    All variances have one scale, which is known with some degrees of freedom: what is far from all that was expected is
+    uncertain in everything. A measurement that the others contradict by more than 2.5 standard deviations gets the
+    variance that takes it there.
 
     Parameters
     ----------
@@ -45,11 +59,13 @@ def gaussian_update(covariance: ArrayLike, slopes: ArrayLike, residuals: ArrayLi
         Measurement minus what the prior's mean predicts, y: m. [-]
     variances : array
         Variance of what a measurement holds beside the quantities, R: m, each independent of the others. [-]
+    scale, freedom : float
+        Scale of all variances before, s, and its degrees of freedom, nu; infinitely many for a scale that is known. [-]
 
     Returns
     -------
     update : Update
-        Mean and covariance after, with the left-out error of each measurement. [-]
+        Mean, covariance and scale after, with the left-out error of each measurement. [-]
 
     Raises
     ------
@@ -63,76 +79,49 @@ def gaussian_update(covariance: ArrayLike, slopes: ArrayLike, residuals: ArrayLi
     References
     ----------
     .. [1] C. E. Rasmussen, C. K. I. Williams, Gaussian Processes for Machine Learning, 2006, eq. 2.11, 2.12 and 5.12;
-       P. J. Huber, Robust Statistics, 1981, section 7.8.
+       A. Shah, A. G. Wilson, Z. Ghahramani, Student-t Processes as Alternatives to Gaussian Processes, AISTATS 2014,
+       eq. 9; P. J. Huber, Robust Statistics, 1981, section 7.8.
 
     Examples
     --------
     >>> one = gaussian_update([[4.0]], [[1.0]], [1.0], [1.0])
-    >>> one.mean.tolist(), one.covariance.tolist()
-    ([0.8], [[0.8]])
+    >>> one.mean.tolist(), one.covariance.tolist(), one.scale
+    ([0.8], [[0.8]], 1.0)
     """
     c, h, y = (np.asarray(values, dtype=float) for values in (covariance, slopes, residuals))
-    r = np.asarray(variances, dtype=float)
-    if c.shape != (h.shape[-1],) * 2 or h.shape != (y.size, len(c)) or r.shape != y.shape:
-        refuse("slopes", h.shape, f"allowed is {y.size} by {len(c)}, with as many variances as residuals")
-    weights = np.ones(y.size)
-    for _ in range(8):
+    r, many = np.asarray(variances, dtype=float), y.size
+    if c.shape != (h.shape[-1],) * 2 or h.shape != (many, len(c)) or r.shape != y.shape:
+        refuse("slopes", h.shape, f"allowed is {many} by {len(c)}, with as many variances as residuals")
+    weights = np.ones(many)
+    for _ in range(ROUNDS):
         inverse = np.linalg.inv(h @ c @ h.T + np.diag(r / weights))
-        off, sd = inverse @ y / np.diag(inverse), 1 / np.sqrt(np.diag(inverse))
+        after = scale if freedom == inf else (freedom * scale + float(y @ inverse @ y)) / (freedom + many)
+        off, variance = inverse @ y / np.diag(inverse), 1 / np.diag(inverse)
+        expected = after * np.maximum(variance - r / weights + r, 0.0)
         before = weights
-        expected = np.sqrt(np.maximum(sd**2 - r / weights + r, 0.0))
-        weights = np.minimum(1.0, (OUTLYING * expected / np.maximum(np.abs(off), np.finfo(float).tiny)) ** 2)
-        weights = np.maximum(weights, 1e-6)
-        if np.allclose(weights, before, rtol=1e-3):
+        weights = np.clip(OUTLYING**2 * expected / np.maximum(off**2, np.finfo(float).tiny), LEAST_WEIGHT, 1.0)
+        if np.allclose(weights, before, rtol=SETTLED):
             break
     gain = c @ h.T @ inverse
-    return Update(gain @ y, c - gain @ h @ c, off, expected, weights, float(y @ inverse @ y))
-
-
-def scale_after(scale: float, freedom: float, misfit: float, measurements: int) -> tuple[float, float]:
-    r"""Return the scale of a variance, and its degrees of freedom, after measurements: those of Student's t.
-
-    .. math:: \nu' = \nu + m, \qquad s' = \frac{\nu s + y^T S^{-1} y}{\nu + m}
-
-    Parameters
-    ----------
-    scale, freedom : float
-        Scale s of all variances before, and its degrees of freedom, nu. [-]
-    misfit : float
-        Square of the residuals over what they were expected to be at a scale of one. [-]
-    measurements : int
-        How many there are, m. [-]
-
-    Returns
-    -------
-    scale, freedom : float
-        Those after. [-]
-
-    Notes
-    -----
-    Assumes: prior and scatter have one unknown scale, so that a cluster far from all others is uncertain in everything.
-
-    References
-    ----------
-    .. [1] A. Shah, A. G. Wilson, Z. Ghahramani, Student-t Processes as Alternatives to Gaussian Processes, AISTATS
-       2014, eq. 9.
-
-    Examples
-    --------
-    >>> scale_after(1.0, 2.0, 0.5, 8)
-    (0.25, 10.0)
-    """
-    return (freedom * scale + misfit) / (freedom + measurements), freedom + measurements
+    return Update(gain @ y, c - gain @ h @ c, after, freedom + many, off, weights)
 
 
 def tail(freedom: float) -> float:
     """Return the half-width of the 90 % interval of Student's t, in that of a normal distribution.
+
+    Parameters
+    ----------
+    freedom : float
+        Degrees of freedom. [-]
+
+    Returns
+    -------
+    ratio : float
+        Half-width over that of a normal distribution. [-]
 
     Examples
     --------
     >>> round(tail(3.0), 3), round(tail(1e6), 3)
     (1.431, 1.0)
     """
-    from scipy.special import ndtri, stdtrit
-
-    return float(stdtrit(freedom, 0.95) / ndtri(0.95))
+    return float(scipy.special.stdtrit(freedom, 0.95) / scipy.special.ndtri(0.95))
