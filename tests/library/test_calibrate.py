@@ -93,7 +93,7 @@ def test_what_no_row_depends_on_keeps_its_prior_and_is_named(slow):
     before, after = (
         float(tm.prefill(MODEL, SYSTEM, MAPPING, **ask, efficiencies=e).time_s) for e in (None, steps.stack)
     )
-    assert before == after
+    assert after == pytest.approx(before, rel=1e-3)  # exchanges are of both
 
 
 def test_every_call_takes_the_stack_and_its_file(ours, tmp_path):
@@ -129,11 +129,11 @@ def test_own_rows_lie_inside_where_they_lay_outside(ours, slow):
     assert after.basis.eq("calibrated on 10 rows of yours").all()
     value = rows.value
     assert ((after.low <= value) & (value <= after.high)).all()
-    assert set(after.stack) == {"vllm-neuron-2026"}
+    assert set(after["stack"]) == {"vllm-neuron-2026"}
 
 
 def test_rows_of_other_software_keep_it(ours):
-    rows = pd.DataFrame([STEPS[0] | {"value": 9.0, "note": note} for note in ("", "asynchronous scheduling")])
+    rows = pd.DataFrame([STEPS[0] | {"value": 9.0, "note": note} for note in ("", "Fused TKG kernel")])
     with pytest.warns(NoteWarning, match="vllm-neuron-2026-async keep it"):
         table = tm.validate(rows, efficiencies=ours.stack)
     assert table.basis.str.startswith("calibrated").tolist() == [True, False]
@@ -191,7 +191,7 @@ def test_a_row_that_cannot_be_used_says_why():
         good | {"workload": "nobody's model"},
         good | {"value": "-1"},
         good | {"instance": "trn9.huge"},
-        good | {"note": "asynchronous scheduling"},
+        good | {"note": "Fused TKG kernel"},
     ]
     table = tm.calibrate(pd.DataFrame(rows), "vllm-neuron-2026").rows
     assert table.skipped.eq("").tolist() == [True, *[False] * 5]
@@ -201,7 +201,7 @@ def test_a_row_that_cannot_be_used_says_why():
 
 def test_without_a_usable_row_every_reason_is_given():
     rows = pd.DataFrame([STEPS[0] | {"value": 9.0, "metric": "mood"}] * 3)
-    with pytest.raises(ValueError, match=r"^rows: none of 3 can be used: row 1 and 2 more: metric"):
+    with pytest.raises(ValueError, match=r"^rows: none of 3 can be used: row 1 and 2 more: meaning: no pattern"):
         tm.calibrate(rows)
     with pytest.raises(ValueError, match=r"^rows: none of 0 can be used: the table is empty"):
         tm.calibrate(rows.head(0))
