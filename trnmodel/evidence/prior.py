@@ -121,7 +121,8 @@ def shipped(path: Path = PRIOR) -> Prior:
 
     Examples
     --------
-    >>> names, covariance = shipped().covariance(tm_stack("trainium2"))  # doctest: +SKIP
+    >>> sorted(shipped().spreads(NOISE)) == sorted(PARTS)
+    True
     """
     return Prior(tuple(read_csv(path, Term)))
 
