@@ -193,8 +193,8 @@ Markdown(f"Of all published rows, {known:,} can be asked, and {inside:.0%} of th
 #
 # ## What is left out
 #
-# Models with other building blocks than those that a `config.json` can name are refused, with the name of the block. No chapter fits constants
-# to your own rows; `tm.calibrate` shows which constants they would move.
+# Models with other building blocks than those that a `config.json` can name are refused, with the name of the block. `tm.calibrate` corrects
+# the constants of your software by your own rows; every call takes its `.stack` as `efficiencies`.
 
 # %% [markdown]
 # ```{admonition} Takeaway
