@@ -58,21 +58,18 @@ corrected = tables.together(parts, shipped)
 Markdown(tables.answer(file, shipped, corrected, ours))
 
 # %% tags=["hide-input"]
-drawn = tables.points({tables.BEFORE: shipped, tables.AFTER: corrected})
-measured, predicted = drawn.columns[:2]
-charts.scatter(
-    drawn,
-    x=measured,
-    y=predicted,
+charts.ranges(
+    tables.ratios({tables.BEFORE: shipped, tables.AFTER: corrected}),
+    x="predicted_over_measured",
+    y="metric",
     color="prediction",
-    label="row",
-    caption="Own rows move the predictions onto the line",
-    under="a point per configuration; bars are 90% bands; on the line the prediction is right",
-).properties(height=230)
+    caption="Own rows bring the predictions to what was measured",
+    under="1 is right; the point is the middle row of a metric, the bar spans all of them",
+)
 
 # %% [markdown]
 # A *row* is one figure that a benchmark printed, such as the mean time per output token of a run. To *calibrate* is to correct the constants of the
-# software by such rows. The points after calibration are a fair test, since the run of each was left out. The rows of one run depend on
+# software by such rows. The corrected predictions are a fair test, since no run had a part in its own. The rows of one run depend on
 # each other, and so all of them are left out together.
 #
 # ## Why your own rows beat any formula
@@ -115,6 +112,19 @@ read
 judged = tm.validate(read.rows, own)
 charts.table(tables.by_metric(judged), caption="Errors of the shipped model, metric by metric", download="by-metric")
 
+# %% tags=["hide-input"]
+drawn = tables.points(judged)
+measured, predicted = drawn.columns[:2]
+charts.scatter(
+    drawn,
+    x=measured,
+    y=predicted,
+    color="metric",
+    label="run",
+    caption="A bar that crosses the line holds its measurement",
+    under="a point per configuration, before any correction; bars are 90% bands",
+).properties(height=230)
+
 # %% [markdown]
 # The error is *predicted over measured, minus one*. A negative error of a time means that your server is slower than predicted. Of a throughput the sign
 # turns around. If all times are too long by a similar factor, your software is slower than ours as a whole. If one metric stands out, look at it
@@ -140,7 +150,7 @@ charts.table(tables.neighbours(near), caption="Published rows that lie nearest",
 
 # %%
 diagnosis = tm.doctor(read.rows.loc[tables.farthest(judged)], own).rows[0]
-charts.table(tables.causes(diagnosis), caption="What could explain the time that is missed by most", download="causes")
+charts.table(tables.causes(diagnosis), caption=f"What could explain {tables.row_name(diagnosis)}", download="causes")
 
 # %% [markdown]
 # *Share* is the part of the measured time that a cause can hold at most. *Pairs* counts published measurements before and after such a change, and the
@@ -169,13 +179,13 @@ charts.table(tables.causes(diagnosis), caption="What could explain the time that
 #
 # $$ k = \frac{s^2}{s^2 + r^2}, \qquad p' = p \left(\frac{m}{p}\right)^{k}, \qquad s' = s\,\sqrt{1 - k} . $$
 #
-# Take the dense model on 32 ranks of Trainium2 with four sequences. The step is predicted at 21.5 ms, and you measure 25 ms. The constant of a layer is known to 37%, and makes
+# Take the dense model of the running case in BF16, on 32 ranks of Trainium2 with four sequences. The step is predicted at 21.5 ms, and you measure 25 ms. The constant of a layer is known to 37%, and makes
 # up 60% of the step. The level of whole steps varies by 9% from page to page. What else is uncertain hardly counts:
 #
 # $$ s = \sqrt{(0.37 \times 0.60)^2 + 0.093^2} = 0.24 . $$
 #
-# Two rows of one page scatter by $r = 0.075$ around any law of this kind. So the row takes nine tenths of the gap, and a quarter of a step's deviation
-# becomes seven percent:
+# Two rows of one page scatter by $r = 0.075$ around any law of this kind. So the row takes nine tenths of the gap, and a deviation of a quarter
+# shrinks to one of seven percent:
 #
 # $$ k = \frac{0.24^2}{0.24^2 + 0.075^2} = 0.91, \qquad p' = 21.5 \left(\frac{25}{21.5}\right)^{0.91} = 24.7\ \mathrm{ms}, \qquad s' = 0.07 . $$
 #
@@ -194,12 +204,12 @@ assert abs(by_hand_ms / packaged_ms - 1) < 0.02
 # %% tags=["hide-input"]
 assert abs(r - tables.noise("decode")) < 0.01, "the noise that the text prints"
 charts.lines(
-    tables.densities({"before": (21.5, s), "the row": (25.0, r), "after": (by_hand_ms, s * (1 - k) ** 0.5)}),
+    tables.densities((21.5, s), (25.0, r), (by_hand_ms, s * (1 - k) ** 0.5)),
     x="time_s",
     y="density",
     color="known",
     caption="One row narrows what is known of the step",
-    under="how likely each time of the step is: before, from the row alone, and after",
+    under="how likely each time of the step is",
 ).properties(height=150)
 
 # %% [markdown]
@@ -211,7 +221,7 @@ charts.lines(
 ours = tm.calibrate(read.rows, models=own)
 charts.ranges(
     tables.prior_and_posterior(ours),
-    x="times_shipped",
+    x="value_over_the_shipped_one",
     y="constant",
     color="when",
     log_x=True,
@@ -264,7 +274,7 @@ charts.table(tables.suggestions(learnt), caption="What to learn before you choos
 
 # %% [markdown]
 # The two systems are compared on their shipped software, since your rows are of one of them only. For the measurements themselves, `tm.measure` writes the scripts: the server, the
-# benchmark at the plan's own point, and the few further points that narrow its constants most. `tm.read_measurements` reads what they print.
+# benchmark at the plan's own point, and up to three further points, where one would still narrow a constant. `tm.read_measurements` reads what they print.
 
 # %%
 lengths = {"input_tokens": input_tokens, "output_tokens": output_tokens, "tokens_per_s_per_user": tokens_per_s_per_user}
@@ -279,15 +289,15 @@ charts.table(tables.shown_runs(scripts), caption="Runs that the scripts make", d
 # ## The same at the terminal
 #
 # ```console
-# trnmodel validate runs.json
-# trnmodel doctor runs.json
-# trnmodel calibrate runs.json -o cluster.yaml
-# trnmodel plan llama-3.3-70b trn2.48xlarge --stack cluster.yaml --save plan.json
+# trnmodel validate runs.json -o rows.csv
+# trnmodel doctor rows.csv
+# trnmodel calibrate rows.csv -o cluster.yaml
+# trnmodel plan llama-3.3-70b --systems trn2.48xlarge --in 4096 --out 512 --speed 25 --stack cluster.yaml --save plan.json
 # trnmodel measure plan.json -o scripts
 # trnmodel run bring-your-own -p file=runs.json -o report
 # ```
 #
-# `cluster.yaml` is a text that you can read: each constant with its value, its range and where it is from. Every command with `--stack` takes it. Used on another
+# The first line writes what it read as a table, which the next two take. `cluster.yaml` is a text that you can read: each constant with its value, its range and where it is from. Every command with `--stack` takes it. Used on another
 # machine than the one of your rows, it widens its bands and says so. The last line makes this page about your file. Add `-p system=...`, `-p model=...` or `-p tp=...` for what the
 # file does not state.
 #
@@ -306,13 +316,13 @@ charts.lines(
     y="median_error",
     color="line",
     choose="part",
-    caption="The error falls with the rows of a page that were seen",
+    caption="Own rows take the error part of the way to the floor",
     under="published pages with more than ten rows; the buttons choose what was measured",
 ).properties(height=190)
 
 # %% [markdown]
-# The *noise floor* is what remains when all rows of the page were seen, those that are predicted among them. No correction of constants gets below it. One row at another
-# point helps little on average, and for some parts it even hurts. A row at the same model and mapping helps at once:
+# The *noise floor* is what remains when all rows of the page were seen, those that are predicted among them. No correction of constants gets far below it. One row at another
+# point helps little on average, and for single parts it can even hurt. A row at the same model and mapping helps most parts at once:
 
 # %%
 charts.table(own_rows.after_one(), caption="One row of the same model, mapping and part", download="after-one")
@@ -322,8 +332,8 @@ charts.table(own_rows.after_one(), caption="One row of the same model, mapping a
 #
 # ## What moves the answer
 #
-# What you measure matters more than how often. A time per output token says nothing about the prompts, and a first token nothing about the steps. A plan needs
-# both. The cell corrects the stack by rows of one kind at a time, and plans again.
+# What you measure matters more than how often. A time per output token says little about prompts, and a first token little about steps. A plan needs
+# both, in proportion to the chip time that each takes. The cell corrects the stack by rows of one kind at a time, and plans again.
 
 # %%
 kinds = {}
@@ -335,11 +345,14 @@ charts.ranges(
     pd.DataFrame([tables.plan_row(name, plan) for name, plan in kinds.items()]).drop(columns="mapping"),
     x="tokens_per_s_per_chip",
     y="case",
-    caption="The plan needs rows of steps and of prompts",
+    caption="Rows of one kind narrow the plan by what they time",
     under="the same request, after rows of one kind and after all; bars are 90% bands",
 )
 
 # %% [markdown]
+# Where most of the chip time goes into decoding, as in the example, rows of steps do nearly all of the work. With long prompts and short answers it is the other
+# way round.
+#
 # ## What is left out
 #
 # - **Rows of one run depend on each other.** A request takes its first token and its steps, so its time repeats theirs. The update counts each figure as a
@@ -389,9 +402,9 @@ charts.table(tables.column_meanings(), caption="Columns of a table of your own",
 # %% tags=["hide-input"]
 files = {
     "An empty table to fill in": (tables.template(), "own-rows"),
-    "Rows of the file, as they were read": (read.rows, "rows"),
-    "Figures of the file that were refused": (read.refused, "refused"),
-    "Every row with its prediction and its band": (judged, "judged"),
+    "Rows of the file, as they were read": (tables.by_file_name(read.rows), "rows"),
+    "Figures of the file that were refused": (tables.by_file_name(read.refused), "refused"),
+    "Every row with its prediction and its band": (tables.by_file_name(judged), "judged"),
     "Rows without a prediction or a vote, and why": (tables.reasons(judged), "reasons"),
     "Every constant before and after": (tables.constants(ours), "constants"),
     "Every row in the correction": (ours.rows, "correction"),

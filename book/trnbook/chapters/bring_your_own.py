@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from trnbook.chapters import common, guard
+from trnmodel.catalog import load
 from trnmodel.catalog.load import DATA
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
@@ -33,6 +35,7 @@ BEFORE, AFTER = "as shipped", "corrected by the other runs"
 STEPS, FIRST_TOKENS = r"TPOT|ITL|\bstep|per output token", r"TTFT|first token|prefill"  # in the name of a metric
 PRIOR, POSTERIOR = "before your rows", "after your rows"
 MOST_SHOWN = 8
+KNOWN = ("before the row, from other pages", "from the row alone, with its noise", "after the row, from both together")
 
 
 def path_of(file: str) -> str:
@@ -127,8 +130,8 @@ def together(tables: list[pd.DataFrame], like: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(tables).sort_index() if tables else like.iloc[:0]
 
 
-def points(judged: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return measured beside predicted, once a configuration: times, or rates where nothing else was measured.
+def ratios(judged: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return how predictions compare with what was measured, metric by metric, the most frequent ones first.
 
     Parameters
     ----------
@@ -138,10 +141,31 @@ def points(judged: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     Returns
     -------
     table : pandas.DataFrame
-        Measured and predicted with its band (`measured_s` of times, `measured_tokens_per_s` of rates), prediction,
-        row. [-]
+        metric, prediction, predicted_over_measured of the middle row, from the least to the greatest. [-]
     """
-    rows = pd.concat([counted(table).assign(prediction=name) for name, table in judged.items()])
+    rows = pd.concat([_votes(table).assign(prediction=name) for name, table in judged.items()], ignore_index=True)
+    often = rows.metric.value_counts(sort=True).index[:MOST_SHOWN]
+    rows = rows[rows.metric.isin(often)].assign(ratio=1 + rows.error)
+    several = rows.groupby(["metric", "prediction"], sort=False).ratio
+    name = "predicted_over_measured"
+    ends = {name: several.median(), f"{name}_low": several.min(), f"{name}_high": several.max()}
+    return pd.DataFrame(ends).reset_index()
+
+
+def _votes(judged: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows that have a prediction and a vote."""
+    return judged[(judged.skipped == "") & (judged.weight > 0)]
+
+
+def points(judged: pd.DataFrame) -> pd.DataFrame:
+    """Return measured beside predicted, once a configuration: times, or rates where nothing else was measured.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        Measured and predicted with its band (`measured_s` of times, `measured_tokens_per_s` of rates), metric, run. [-]
+    """
+    rows = counted(judged)
     times = rows.unit.isin(SECONDS)
     if times.any():
         rows, scale, end = rows[times], rows.unit[times].map(SECONDS), "s"
@@ -150,7 +174,8 @@ def points(judged: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     names = {"value": "measured", "predicted": "predicted", "low": "predicted", "high": "predicted"}
     ends = {"low": "_low", "high": "_high"}
     numbers = {f"{name}_{end}{ends.get(c, '')}": pd.to_numeric(rows[c]) * scale for c, name in names.items()}
-    return pd.DataFrame(numbers).assign(prediction=rows.prediction, row=rows.metric + ", run " + rows.run.astype(str))
+    short = rows.metric.str.replace(r" (?:mean|p\d+|median)$", "", regex=True)
+    return pd.DataFrame(numbers).assign(metric=short, run=rows.run.astype(str))
 
 
 def medians(judged: pd.DataFrame) -> tuple[float, float, int]:
@@ -187,16 +212,15 @@ def by_metric(judged: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     table : pandas.DataFrame
-        metric, measured and predicted (as text with the unit, of the middle row), error (signed median), share_inside,
-        rows. [-]
+        metric, error (signed median), share_inside, rows, rests_on (the most frequent basis). [-]
     """
-    rows = judged[(judged.skipped == "") & (judged.weight > 0)]
+    rows = _votes(judged)
     value = pd.to_numeric(rows.value)
     rows = rows.assign(inside=value.between(rows.low, rows.high).astype(float))
     table = rows.groupby("metric", sort=False).agg(
-        rows=("inside", "size"), error=("error", "median"), share_inside=("inside", "mean"), basis=("basis", _most)
+        rows=("inside", "size"), error=("error", "median"), share_inside=("inside", "mean"), rests_on=("basis", _most)
     )
-    return table[["error", "share_inside", "rows", "basis"]].reset_index()
+    return table[["error", "share_inside", "rows", "rests_on"]].reset_index()
 
 
 def _most(values: pd.Series) -> str:
@@ -213,8 +237,7 @@ def reasons(judged: pd.DataFrame) -> pd.DataFrame:
 
 def one_of_each(rows: pd.DataFrame, judged: pd.DataFrame) -> pd.DataFrame:
     """Return the first predicted row of each part of a file, at most four: a step, a first token, a throughput."""
-    predicted = judged[(judged.skipped == "") & (judged.weight > 0)]
-    return rows.loc[predicted.drop_duplicates("meaning").index[:4]]
+    return rows.loc[_votes(judged).drop_duplicates("meaning").index[:4]]
 
 
 def neighbours(near: pd.DataFrame) -> pd.DataFrame:
@@ -227,10 +250,15 @@ def neighbours(near: pd.DataFrame) -> pd.DataFrame:
 
 def farthest(judged: pd.DataFrame) -> Any:
     """Return the label of the row whose time is missed by most: a step or a first token, where there is one."""
-    rows = judged[(judged.skipped == "") & (judged.weight > 0)]
+    rows = _votes(judged)
     alone = rows[rows.metric.str.contains(f"{STEPS}|{FIRST_TOKENS}", case=False)]
     some = alone if len(alone) else rows
     return np.log1p(some.error).abs().idxmax()
+
+
+def row_name(diagnosis: Diagnosis) -> str:
+    """Return a measured row as a caption names it: its number, its unit and its metric."""
+    return f"{format_digits(diagnosis.measured, 3)} {diagnosis.unit} of {diagnosis.metric}"
 
 
 def causes(diagnosis: Diagnosis) -> pd.DataFrame:
@@ -249,7 +277,7 @@ def prior_and_posterior(ours: Calibration) -> pd.DataFrame:
     Returns
     -------
     table : pandas.DataFrame
-        constant, when, times_shipped with its 90 % range, the constants that the rows determine best first. [-]
+        constant, when, value_over_the_shipped_one with its 90 % range; those that the rows determine best first. [-]
     """
     known = ours.constants[~ours.constants.constant.isin(ours.undetermined)]
     known = known.sort_values("resolved", ascending=False, kind="stable")
@@ -257,7 +285,7 @@ def prior_and_posterior(ours: Calibration) -> pd.DataFrame:
     parts = []
     for when, columns in names.items():
         ends = zip(("", "_low", "_high"), columns, strict=True)
-        numbers = {f"times_shipped{end}": known[c] / known.prior for end, c in ends}
+        numbers = {f"value_over_the_shipped_one{end}": known[c] / known.prior for end, c in ends}
         parts.append(pd.DataFrame({"constant": known.constant, "when": when, **numbers}))
     return pd.concat(parts, ignore_index=True)
 
@@ -265,7 +293,11 @@ def prior_and_posterior(ours: Calibration) -> pd.DataFrame:
 def constants(ours: Calibration) -> pd.DataFrame:
     """Return every constant before and after with its range, what rows resolved of it, and its origin."""
     table = ours.constants.rename(columns={"resolved": "share_resolved"})
-    return table[["constant", "prior", "prior_low", "prior_high", "value", "low", "high", "share_resolved", "origin"]]
+    known = load.quantities()
+    table = table.assign(meaning=[known[name].description for name in table.constant])
+    return table[
+        ["constant", "meaning", "prior", "prior_low", "prior_high", "value", "low", "high", "share_resolved", "origin"]
+    ]
 
 
 def plan_row(case: str, plan: Plan) -> dict[str, Any]:
@@ -307,25 +339,32 @@ def kinds(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
     return {name: some for name, some in {**named, "all rows": rows}.items() if len(some)}
 
 
-def densities(known: Mapping[str, tuple[float, float]]) -> pd.DataFrame:
-    """Return how likely each time is where its logarithm is normal, in long form.
+def densities(*known: tuple[float, float]) -> pd.DataFrame:
+    """Return how likely each time of a step is before a row, from the row alone, and after, in long form.
 
     Parameters
     ----------
-    known : mapping
-        Name to the median [ms] and the standard deviation of the logarithm. [-]
+    known : tuple of float
+        Median [ms] and standard deviation of the logarithm, of each of the three. [-]
 
     Returns
     -------
     table : pandas.DataFrame
-        time_s, density (of the logarithm, over the highest of all), known. [-]
+        time_s, density (of the logarithm, over the highest of all), known (which of the three). [-]
+
+    Examples
+    --------
+    >>> table = densities((20.0, 0.2), (25.0, 0.1), (24.0, 0.09))
+    >>> float(table.density.max()), table.known.nunique()
+    (1.0, 3)
     """
-    low, high = (f(m * np.exp(side * 3 * s) for m, s in known.values()) for f, side in ((min, -1), (max, 1)))
+    low, high = (f(m * np.exp(side * 3 * s) for m, s in known) for f, side in ((min, -1), (max, 1)))
     times = np.geomspace(low, high, 121)
-    shapes = {n: np.exp(-0.5 * (np.log(times / m) / s) ** 2) / s for n, (m, s) in known.items()}
-    most = max(float(shape.max()) for shape in shapes.values())
+    shapes = [np.exp(-0.5 * (np.log(times / m) / s) ** 2) / s for m, s in known]
+    most = max(float(shape.max()) for shape in shapes)
     return pd.concat(
-        pd.DataFrame({"time_s": times * MS, "density": shape / most, "known": name}) for name, shape in shapes.items()
+        pd.DataFrame({"time_s": times * MS, "density": shape / most, "known": name})
+        for name, shape in zip(KNOWN, shapes, strict=True)
     )
 
 
@@ -349,6 +388,11 @@ def suggestions(learnt: NextMeasurement) -> pd.DataFrame:
 def shown_runs(scripts: pd.DataFrame) -> pd.DataFrame:
     """Return the runs that scripts make: the script, the load, the lengths, and how long each takes."""
     return scripts[["run", "script", "batch", "clients", "input_tokens", "output_tokens", "requests", "duration_s"]]
+
+
+def by_file_name(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table of a file's rows with the name of the file in place of its path."""
+    return table.assign(file=[Path(one).name for one in table.file]).rename(columns={"basis": "rests_on"})
 
 
 def noise(part: str) -> float:

@@ -77,5 +77,6 @@ def after_one() -> pd.DataFrame:
     names = {"error_without": "before", "error_after": "after", "error_floor": "floor"}
     table = table.rename(columns={name: f"median_error_{end}" for name, end in names.items()})
     table = table.rename(columns={"inside": "share_inside"})
-    columns = ["part", *(f"median_error_{end}" for end in names.values()), "share_inside", "cases", "pages"]
-    return table[columns].reset_index(drop=True)
+    columns = [*(f"median_error_{end}" for end in names.values()), "share_inside", "cases", "pages"]
+    order = [name for name in PARTS.values() if name in set(table.part)]
+    return table.set_index("part").loc[order, columns].reset_index()
