@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from trnbook.chapters import common, guard
-from trnmodel.catalog import load
 from trnmodel.catalog.load import DATA
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
@@ -21,6 +20,7 @@ from trnmodel.evidence.prior import NOISE, shipped
 from trnmodel.evidence.score import counted
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
+from trnmodel.quantities import quantity
 from trnmodel.search.next_measurement import NextMeasurement
 from trnmodel.search.plan import Plan
 from trnmodel.units import MS, format_digits
@@ -293,8 +293,7 @@ def prior_and_posterior(ours: Calibration) -> pd.DataFrame:
 def constants(ours: Calibration) -> pd.DataFrame:
     """Return every constant before and after with its range, what rows resolved of it, and its origin."""
     table = ours.constants.rename(columns={"resolved": "share_resolved"})
-    known = load.quantities()
-    table = table.assign(meaning=[known[name].description for name in table.constant])
+    table = table.assign(meaning=[quantity(name).description for name in table.constant])
     return table[
         ["constant", "meaning", "prior", "prior_low", "prior_high", "value", "low", "high", "share_resolved", "origin"]
     ]
