@@ -63,6 +63,7 @@ charts.ranges(
     x="predicted_over_measured",
     y="metric",
     color="prediction",
+    log_x=True,
     caption="Own rows bring the predictions to what was measured",
     under="1 is right; the point is the middle row of a metric, the bar spans all of them",
 )
@@ -167,7 +168,9 @@ charts.table(tables.causes(diagnosis), caption=f"What could explain {tables.row_
 # Let $H_{ij}$ say by how many percent the prediction of row $i$ moves when constant $j$ moves by one percent. If everything is normal and
 # linear, Bayes' rule has a closed form. The constants move by $x$, and their covariance shrinks to $C'$:
 #
-# $$ S = H C H^{\mathsf T} + R, \qquad x = C H^{\mathsf T} S^{-1} y, \qquad C' = C - C H^{\mathsf T} S^{-1} H C . $$
+# $$ x = C H^{\mathsf T} S^{-1} y, \qquad S = H C H^{\mathsf T} + R , $$
+#
+# $$ C' = C - C H^{\mathsf T} S^{-1} H C . $$
 #
 # A constant on which no row depends has zeros in its column of $H$. It keeps its value and its range, and the result names it. The
 # package repeats the step where the constants end up, because $H$ changes on the way, and gives less weight to a row that the others contradict.
@@ -177,7 +180,9 @@ charts.table(tables.causes(diagnosis), caption=f"What could explain {tables.row_
 # Suppose there were one unknown only: how far a whole decode step is off, with a standard deviation $s$ before. A row with noise $r$ then moves the
 # prediction by a share $k$ of the gap, and leaves the deviation $s'$:
 #
-# $$ k = \frac{s^2}{s^2 + r^2}, \qquad p' = p \left(\frac{m}{p}\right)^{k}, \qquad s' = s\,\sqrt{1 - k} . $$
+# $$ k = \frac{s^2}{s^2 + r^2}, \qquad p' = p \left(\frac{m}{p}\right)^{k} , $$
+#
+# $$ s' = s\,\sqrt{1 - k} . $$
 #
 # Take the dense model of the running case in BF16, on 32 ranks of Trainium2 with four sequences. The step is predicted at 21.5 ms, and you measure 25 ms. The constant of a layer is known to 37%, and makes
 # up 60% of the step. The level of whole steps varies by 9% from page to page. What else is uncertain hardly counts:
@@ -187,7 +192,9 @@ charts.table(tables.causes(diagnosis), caption=f"What could explain {tables.row_
 # Two rows of one page scatter by $r = 0.075$ around any law of this kind. So the row takes nine tenths of the gap, and a deviation of a quarter
 # shrinks to one of seven percent:
 #
-# $$ k = \frac{0.24^2}{0.24^2 + 0.075^2} = 0.91, \qquad p' = 21.5 \left(\frac{25}{21.5}\right)^{0.91} = 24.7\ \mathrm{ms}, \qquad s' = 0.07 . $$
+# $$ k = \frac{0.24^2}{0.24^2 + 0.075^2} = 0.91, \qquad s' = 0.24\,\sqrt{1 - 0.91} = 0.07 , $$
+#
+# $$ p' = 21.5\ \mathrm{ms} \times \left(\frac{25}{21.5}\right)^{0.91} = 24.7\ \mathrm{ms} . $$
 #
 # The cell repeats this, asks the package with all its constants at once, and fails if the two differ by more than two percent.
 

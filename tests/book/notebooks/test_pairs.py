@@ -25,6 +25,15 @@ OTHER = {
         "input_tokens": 1024,
         "output_tokens": 128,
     },
+    "bring-your-own": {
+        "system": "trn2-ultraserver",
+        "tp": 32,
+        "precision": "fp8",
+        "input_tokens": 1024,
+        "output_tokens": 128,
+        "tokens_per_s_per_user": 20.0,
+        "users": 50.0,
+    },
     "data": {"entity": "trainium2", "quantity": "hbm_bytes", "change": 0.2},
     "accuracy": {"question": "kernel", "on_chip": "Trainium3"},
     "beside-gpus": {
@@ -190,6 +199,12 @@ LENGTHS = {"input_tokens": [128, 8192, 100_000], "output_tokens": [1, 1024]}
 CHIPS = ["trainium1", "trainium2", "trainium3"]
 VALUES = {
     "add-your-own": {
+        "model": ["llama-3.1-8b", OWN],
+        "system": ["trn1.32xlarge", "hgx-h100"],
+        "tokens_per_s_per_user": [1e6],
+    },
+    "bring-your-own": {
+        "file": ["no-such.json"],
         "model": ["llama-3.1-8b", OWN],
         "system": ["trn1.32xlarge", "hgx-h100"],
         "tokens_per_s_per_user": [1e6],
