@@ -72,7 +72,7 @@ document.addEventListener("DOMContentLoaded", () => {
 
   function readAddress() {
     const asked = new URLSearchParams(location.hash.slice(1));
-    if (!asked.has("model")) return false;
+    if (!CONTROLS.some(([name]) => asked.has(name))) return false;
     for (const [name] of CONTROLS) state[name] = asked.has(name) && allowed(name, asked.get(name)) ? asked.get(name) : FIRST[name];
     return true;
   }
@@ -85,15 +85,15 @@ document.addEventListener("DOMContentLoaded", () => {
   // Answers ---------------------------------------------------------------------------------------------------------
 
   // The price of a chip-hour with its quantiles; null where nobody publishes one.
-  function price(system, how = state.paid) {
+  function price(system) {
     const own = state[system.gpu ? "gpu" : "trainium"];
     if (own !== "") return { usd: Number(own), drawn: Array(DRAWN).fill(Number(own)) };
-    const as = how === "market" && !system.prices.market ? "rent" : how; // AWS alone rents its chips out
+    const as = state.paid === "market" && !system.prices.market ? "rent" : state.paid; // AWS alone rents its chips out
     const stored = system.prices[as];
     if (!stored) return null;
     const [middle, ...ratios] = stored;
     let more = 0;
-    if (how === "own" && state.electricity !== "" && system.electricity) {
+    if (state.paid === "own" && state.electricity !== "" && system.electricity) {
       const [usual, kwh] = system.electricity;
       more = (Number(state.electricity) - usual) * kwh;
     }
@@ -122,7 +122,7 @@ document.addEventListener("DOMContentLoaded", () => {
   const limited = () => state.ttft !== "" && state.software === "documented" && `${state.model},${state.length},documented,${state.ttft}` in data.points;
 
   // What is shown of a system at a speed; null where the model does not fit.
-  function answered(at, speed, software = state.software, how = state.paid) {
+  function answered(at, speed, software = state.software) {
     const of = (kind) => data.points[`${state.model},${state.length},${kind}`]?.[String(at)];
     // A state has rows of its own where they are others than those of the one that it is a part of.
     const rows = (software === "documented" && limited() && of(`documented,${state.ttft}`)) || of(software) || (software === "no drafts" && of("documented"));
@@ -131,7 +131,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const system = data.systems[at];
     if (row.length === 1) return { system, at, fast: false, reached: row[0] };
     const [made, ttft, joule, degrees, batch, loads, basis, chance, drawn, madeEnds, ttftEnds, costs, partsUs, chipUs] = row;
-    const paid = price(system, how);
+    const paid = price(system);
     const count = instances(loads, rate(speed));
     const found = {
       system, at, fast: true, made, ttft, joule, paid, loads, chance, drawn, madeEnds, ttftEnds, parts: partsUs?.map((us) => us / 1e6), chipS: chipUs / 1e6,
@@ -140,6 +140,7 @@ document.addEventListener("DOMContentLoaded", () => {
       instances: count,
       chips: count * system.chips,
       kw: joule === null ? null : (joule * Number(state.users) * Number(speed)) / 1000,
+      siteKw: system.site_kw === null ? null : count * system.site_kw,
       perM: paid ? (paid.usd / 3600 / made) * 1e6 : null,
       bill: paid ? count * system.chips * paid.usd * HOURS : null,
     };
@@ -231,22 +232,43 @@ document.addEventListener("DOMContentLoaded", () => {
     return `No ${side} system${scope} gives a user ${state.speed} tokens/s: ${nearest.system.name} comes nearest with ${number(nearest.reached, 2)}.`;
   }
 
-  // What is left of both systems without drafts, where one of them drafts; null where neither does.
-  function undrafted(ours, gpu) {
-    if (state.software !== "documented" || limited()) return null;
-    const plain = [ours, gpu].map(({ at }) => answered(at, state.speed, "no drafts"));
-    return plain.every((one, i) => one?.fast && one.made === [ours, gpu][i].made) ? null : plain;
+  // The state as if some controls stood otherwise.
+  function asIf(changes, ask) {
+    const now = { ...state };
+    Object.assign(state, changes);
+    const found = ask();
+    Object.assign(state, now);
+    return found;
   }
 
-  function drafted(ours, gpu, plain) {
-    const some = [ours, gpu].filter((one, i) => !(plain[i]?.fast && plain[i].made === one.made));
-    const names = some.map(({ system }) => system.name).join(" and ");
-    const start = ` The figures of ${names} count on drafts: a small model proposes tokens, and the large one checks them.`;
-    if (!plain.every((one) => one?.fast)) return `${start} Without drafts ${plain[0]?.fast ? gpu.system.name : ours.system.name} would break the promise.`;
-    if (!billed(...plain)) return start;
-    const { share, who } = ahead(...plain);
-    const bills = plain.map((one) => `${one.system.name} would cost ${usd(one.bill, 2)}`).filter((_, i) => some.includes([ours, gpu][i])).join(" and ");
-    return `${start} Without them ${bills}, and ${plain[who < 0 ? 1 : 0].system.name} would be cheaper in ${of100(who < 0 ? 1 - share : share)}.`;
+  const differs = (one, other) => !one?.fast || one.made !== other.made;
+
+  // Which of two systems count on drafts.
+  function drafting(pair) {
+    if (state.software !== "documented") return [];
+    return pair.filter((one) => differs(asIf({ software: "no drafts" }, () => answered(one.at, state.speed)), one));
+  }
+
+  // What the verdict would be if one thing that is asked for stood otherwise.
+  function turns(pair) {
+    if (state.software !== "documented" || state.beside !== CHEAPEST) return [];
+    const limit = String(data.limits[0]);
+    const cases = [
+      [`First tokens within ${limit} s`, { ttft: limit }, state.ttft === "" && asIf({ ttft: limit }, limited)],
+      ["Market rents", { paid: "market" }, state.paid === "rent" && state.trainium === "" && state.gpu === ""],
+      ["No drafts", { software: "no drafts" }, !limited() && drafting(pair).length > 0],
+    ];
+    return cases.filter(([, , there]) => there).map(([words, changes]) => asIf(changes, () => {
+      const [ours, gpu] = couple();
+      if (!ours || !gpu) return `${words}: ${lacking(ours ? "GPU" : "Trainium")}`;
+      if (!billed(ours, gpu)) return null;
+      const { share, who, sure } = ahead(ours, gpu);
+      const low = ours.bill <= gpu.bill ? ours : gpu;
+      const first = who > 0 ? ours : who < 0 ? gpu : low;
+      const verdict = who === 0 ? "a tie" : `${first.system.name} ${sure ? "costs" : "probably costs"} less`;
+      const high = low === ours ? gpu : ours;
+      return `${words}: ${verdict}, ${usd(low.bill)} on ${low.system.name} against ${usd(high.bill)} on ${high.system.name} (${first.system.name} is cheaper in ${of100(first === ours ? share : 1 - share)}).`;
+    })).filter(Boolean);
   }
 
   const served = (one) => `${number(one.instances, 6)} ${one.instances === 1 ? "instance" : "instances"} of ${one.system.name} ${one.instances === 1 ? "costs" : "cost"} ${usd(one.bill)} per month`;
@@ -270,20 +292,11 @@ document.addEventListener("DOMContentLoaded", () => {
     const bills = `${served(low)}, and ${served(high)}.`;
     const first = who > 0 ? ours : who < 0 ? gpu : low;
     const often = `We drew what nobody publishes about software and prices a thousand times: ${first.system.name} is cheaper in ${of100(first === ours ? share : 1 - share)}.`;
-    const plain = undrafted(ours, gpu);
-    const without = plain?.every((one) => one?.fast) && billed(...plain) ? ahead(...plain) : null;
-    const turned = without && without.who !== who ? ` Without drafts, ${without.who === 0 ? "it is a tie" : `${(without.who > 0 ? ours : gpu).system.name} costs less`}.` : "";
+    const rare = [ours, gpu].filter(({ chance }) => Math.round(100 * chance) < 100 * SURE).map((one) => ` Only draws count in which the promise is kept: on ${one.system.name} it is in ${of100(one.chance)}.`);
+    const some = drafting([ours, gpu]).map(({ system }) => system.name).join(" and ");
+    const drafts = some ? ` The figures of ${some} count on drafts: a small model proposes tokens, and the large one checks them.` : "";
     const heading = who === 0 ? `A tie: what nobody knows outweighs the difference.` : `${first.system.name} ${sure ? "costs" : "probably costs"} less.`;
-    return [`${heading}${turned}`, `${bills} ${often}${plain ? drafted(ours, gpu, plain) : ""}`];
-  }
-
-  // The bills of both under the ways to pay that are not chosen.
-  function otherPrices(ours, gpu) {
-    if (state.trainium !== "" || state.gpu !== "") return [];
-    const others = Object.keys(PAID).filter((how) => how !== state.paid);
-    const bills = others.map((how) => [how, ...[ours, gpu].map(({ at }) => answered(at, state.speed, state.software, how).bill)]);
-    const texts = bills.filter(([, ...pair]) => !pair.includes(null)).map(([how, one, other]) => `${PAID[how]} ${usd(one)} and ${usd(other)}`);
-    return texts.length ? [`Payment: the same instances cost ${texts.join("; ")} per month (AWS alone rents out Trainium).`] : [];
+    return [heading, `${bills} ${often}${rare.join("")}${drafts}`];
   }
 
   // What sellers of the model by the token ask.
@@ -315,7 +328,6 @@ document.addEventListener("DOMContentLoaded", () => {
       const runs = [];
       signs.forEach((sign, i) => (sign && sign === runs[runs.length - 1]?.sign ? (runs[runs.length - 1].to = data.speeds[i]) : sign && runs.push({ sign, from: data.speeds[i], to: data.speeds[i] })));
       found.push(`Speed: ${runs.map(({ sign, from, to }) => `${sign} at ${from === to ? from : `${from} to ${to}`}`).join("; ")} tokens/s per user.`);
-      found.push(...otherPrices(ours, gpu));
       const [one, rest] = couple(state.speed, "ideal");
       if (one && rest && one.bill !== null && rest.bill !== null) found.push(`Software: if all of it were ideal, the cheapest systems would be ${one.system.name} at ${usd(one.bill)} per month and ${rest.system.name} at ${usd(rest.bill)}.`);
     }
@@ -345,17 +357,17 @@ document.addEventListener("DOMContentLoaded", () => {
     ["$ per million tokens, prompts paid", "perM", "perMEnds", usd],
     ["Instances", "instances", "countEnds", number],
     ["Tokens/s per chip", "made", "madeEnds", number],
-    ["First token [s]", "ttft", "ttftEnds", number],
-    ["J per token at the server", "joule", "", number],
-    ["Power of the servers [kW]", "kw", "", number],
+    ["First token, 99 of 100 within [s]", "ttft", "ttftEnds", number],
+    ["J per token at the server, estimated", "joule", "", number],
+    ["Mean power of the servers [kW]", "kw", "", number],
+    ["Provisioned at the site [kW]", "siteKw", "", number],
   ];
 
   // Where most of the chip time goes.
   function bounds(one) {
     if (!one?.parts) return "–";
-    const idle = one.chipS - one.parts.reduce((sum, value) => sum + value, 0);
-    const all = [...one.parts.map((value, i) => [value, data.parts[i]]), [idle, "idle, so that the promise holds"]];
-    return all.sort((a, b) => b[0] - a[0]).slice(0, 2).map(([value, part]) => `${part} (${Math.round((100 * value) / one.chipS)} %)`).join(", ");
+    const all = one.parts.map((value, i) => [value, data.parts[i]]).sort((a, b) => b[0] - a[0]);
+    return all.slice(0, 2).map(([value, part]) => `${part} (${Math.round((100 * value) / one.chipS)} %)`).join(", ");
   }
 
   function sides(pair) {
@@ -421,7 +433,7 @@ document.addEventListener("DOMContentLoaded", () => {
     });
     const sum = (one) => one.parts.reduce((total, value) => total + value, 0);
     const rest = body.insertRow();
-    rest.append(element("th", "idle, so that the promise holds (below 0: parts run side by side)", { scope: "row" }), ...some.map((one) => element("td", number(1000 * (one.chipS - sum(one)), 2))));
+    rest.append(element("th", "less what runs side by side", { scope: "row" }), ...some.map((one) => element("td", number(1000 * (one.chipS - sum(one)), 2))));
     const whole = body.insertRow();
     whole.append(element("th", "together", { scope: "row" }), ...some.map((one) => element("td", number(1000 * one.chipS, 3))));
     return table;
@@ -446,19 +458,18 @@ document.addEventListener("DOMContentLoaded", () => {
     return table;
   }
 
-  // Names at the ends of lines, where no other name and no line that goes on is near.
-  const [PLOT, NEAR, ROOM] = [260, 15, 2.4]; // height of the plot and least distance of a name [px], room on the right of the last speed [times]
+  // Names at the ends of the lines that reach the last speed, apart from each other.
+  const [PLOT, GAP, ROOM] = [260, 13, 2.4]; // height of the plot and least distance of names [px]; room on the right of the last speed [times]
   function nameEnds(rows, others) {
     const spread = rows.flatMap(({ value, low, high }) => [value, low ?? value, high ?? value]).map(Math.log);
     const [least, most] = [Math.min(...spread), Math.max(...spread)];
-    const y = ({ value }) => (PLOT * (Math.log(value) - least)) / (most - least || 1);
-    const lines = Object.values(Object.groupBy(rows, ({ system }) => system)).map((line) => line[line.length - 1]);
-    const taken = [];
-    for (const end of lines.sort((a, b) => (a.line === others) - (b.line === others) || b.value - a.value)) {
-      const crossed = rows.some((row) => row.speed > end.speed && Math.abs(y(row) - y(end)) < NEAR);
-      if (crossed || taken.some((one) => Math.abs(y(one) - y(end)) < NEAR)) continue;
-      end.name = end.system;
-      taken.push(end);
+    const step = (most - least) / PLOT;
+    const last = rows.filter(({ speed }) => speed === Math.max(...rows.map((row) => row.speed)));
+    const named = last.filter((row, i) => row.line !== others || !last.some((other, j) => (j < i || other.line !== others) && Math.abs(Math.log(other.value / row.value)) < step));
+    let free = -Infinity;
+    for (const row of named.sort((a, b) => a.value - b.value)) {
+      free = Math.max(Math.log(row.value), free + GAP * step);
+      Object.assign(row, { name: row.system, name_at: Math.exp(free) });
     }
   }
 
@@ -492,6 +503,7 @@ document.addEventListener("DOMContentLoaded", () => {
     });
     nameEnds(rows, others);
     if (rows.length) rows.push({ ...rows[0], value: null, low: null, high: null, name: null, chosen: true, speed: Number(state.speed) });
+    for (const { encoding } of spec.layer) if (encoding?.x) encoding.x.axis = { ...encoding.x.axis, values: data.speeds.filter((speed) => [1, 2, 5].includes(speed / 10 ** Math.floor(Math.log10(speed)))) };
     for (const { encoding } of spec.layer) if (encoding?.x) encoding.x.scale = { ...encoding.x.scale, domain: [data.speeds[0], ROOM * data.speeds[data.speeds.length - 1]] };
     rows.sort((a, b) => (a.line === others ? 0 : 1) - (b.line === others ? 0 : 1));
     spec.title.text = TITLES[state.measure];
@@ -507,12 +519,14 @@ document.addEventListener("DOMContentLoaded", () => {
     chart.dispatchEvent(new Event("trn-changed"));
   }
 
-  function command() {
+  // The lines at the terminal: what each chip of a pair makes, and the bill of the first.
+  function commands(pair) {
     const [prompt, answer] = state.length.split(",");
     const software = state.software === "documented" ? "" : ` --stack ${state.software.replace("no drafts", "no-speculation")}`;
-    const limit = state.ttft ? ` --ttft ${state.ttft}` : "";
-    const paid = state.paid === "market" ? " --pricing market" : "";
-    return `trnmodel plan ${state.model} --speed ${state.speed} --in ${prompt} --out ${answer} --users ${state.users}${limit}${paid}${software}`;
+    const asked = `--speed ${state.speed} --in ${prompt} --out ${answer}${state.ttft ? ` --ttft ${state.ttft}` : ""}${software}`;
+    const ids = pair.filter(Boolean).map(({ system }) => system.id);
+    const bill = `trnmodel plan ${state.model} ${asked} --users ${state.users}`;
+    return ids.length ? [`trnmodel compare ${state.model} ${ids.join(" ")} ${asked}`, `${bill} --systems ${ids[0]}`] : [bill];
   }
 
   // The page --------------------------------------------------------------------------------------------------------
@@ -551,6 +565,7 @@ document.addEventListener("DOMContentLoaded", () => {
   form.addEventListener("submit", (event) => event.preventDefault());
   const said = element("p", "", { class: "trn-verdict", role: "status" });
   const ties = element("ul", undefined, { class: "trn-ties" });
+  const turn = element("div", undefined, { class: "trn-turn" });
   const sure = element("p", undefined, { class: "trn-sure" });
   const beside = element("div", undefined, { class: "trn-beside" });
   const why = element("details", undefined, { class: "trn-why" });
@@ -559,7 +574,7 @@ document.addEventListener("DOMContentLoaded", () => {
   why.append(reasons);
   const asked = element("p");
   place.querySelector(".trn-without").remove();
-  place.append(form, said, sure, beside, ties, why, asked);
+  place.append(form, said, turn, sure, beside, ties, why, asked);
   const chart = [...document.querySelectorAll(".trn-chart")].find((one) => one.querySelector("script")?.textContent.includes('"desk":true'));
   const below = element("div", undefined, { class: "trn-desk trn-below" });
   chart?.before(bar);
@@ -571,6 +586,9 @@ document.addEventListener("DOMContentLoaded", () => {
     const pair = couple();
     const [heading, sentences] = verdict(...pair);
     said.replaceChildren(element("strong", heading), ` ${sentences}`);
+    const turned = turns(pair);
+    turn.replaceChildren(...(turned.length ? [element("strong", "What would turn it"), element("ul")] : []));
+    turn.querySelector("ul")?.append(...turned.map((text) => element("li", text)));
     sure.replaceChildren(`How sure is it? ${data.sure} `, element("a", "How sure can you be?", { href: "chapters/how-sure.html" }));
     if (rest.contains(document.activeElement) || [...rest.querySelectorAll("[name]")].some(({ name }) => state[name] !== FIRST[name])) more.open = true;
     beside.replaceChildren(sides(pair));
@@ -584,18 +602,19 @@ document.addEventListener("DOMContentLoaded", () => {
     if (pair.some((one) => one?.system.status === "announced")) notes.push("An announced system stands in no list of EC2 and has no published rent.");
     if (pair.every(Boolean) && Math.max(pair[0].ttft / pair[1].ttft, pair[1].ttft / pair[0].ttft) > 2) {
       const [soon, late] = pair[0].ttft < pair[1].ttft ? pair : [pair[1], pair[0]];
-      notes.push(`The first token comes after ${number(late.ttft, 2)} s on ${late.system.name} and ${number(soon.ttft, 2)} s on ${soon.system.name}, the wait for a free slot left out.${limited() ? "" : " The promise sets no limit on it."}`);
+      notes.push(`The first token comes after ${number(late.ttft, 2)} s on ${late.system.name} and ${number(soon.ttft, 2)} s on ${soon.system.name}, at the latest in 99 of 100 cases: the queue behind other prompts is counted, the wait for a free place in a batch is not.`);
     }
-    if (PUBLIC.includes(state.software)) notes.push(`Bars and brackets hold nine of ten draws in which the promise is kept, on logarithmic axes, and "cheaper" counts these draws. We say that it is a tie below ${100 * LIKELY} of 100, and "probably" below ${100 * SURE}.`);
+    if (PUBLIC.includes(state.software)) notes.push(`We leave out draws in which a system breaks the promise. Brackets and bars hold nine in ten of the rest, and "cheaper" counts the rest; the bars are logarithmic. We call it a tie below ${100 * LIKELY} of 100 draws, and say "probably" below ${100 * SURE}.`);
     const most = pair.map((one) => one && data.drafting[state.model][one.system.chip]);
-    if (state.software === "documented" && pair.every(Boolean) && most.some(Boolean)) notes.push(`Drafts count only with as many sequences per replica as a page names: ${pair.map((one, i) => `${most[i] ? (most[i] >= 1e6 ? "any number" : number(most[i])) : "none"} for ${state.model} on ${one.system.name}`).join(", ")}.`);
+    if (state.software === "documented" && pair.every(Boolean) && most.some(Boolean)) notes.push(`We count drafts only up to the batch that a published page documents: ${pair.map((one, i) => `${most[i] ? (most[i] >= 1e6 ? "any" : number(most[i])) : "none"} on ${one.system.name}`).join(", ")}.`);
     if (state.ttft && !limited()) notes.push(`The limit on the first token is left out: the page has it for ${inWords([chosen.input_tokens, chosen.output_tokens])} with documented software. Add --ttft ${state.ttft} to the line below.`);
     notes.push("TP is the number of cores, or of GPUs, that share each layer; EP the ranks that share out the experts; LNC the physical cores that work as one; batch the sequences of a replica.");
     ties.replaceChildren(...notes.map((text) => element("li", text)));
     const list = element("ul");
     list.append(...[...flips(...pair), ...hostedPrices()].map((text) => element("li", text)));
     reasons.replaceChildren(chipTime(pair), list);
-    asked.replaceChildren("The same question at the terminal, which also prints the bills of other prices and of an owner: ", element("code", command()));
+    const lines = commands(pair).flatMap((line, i) => [i ? " and " : " ", element("code", line)]);
+    asked.replaceChildren("The same at the terminal, per chip and as a bill under each way to pay:", ...lines);
     below.replaceChildren(everySystem());
     drawFrontier(pair);
   }

@@ -11,7 +11,8 @@
 # %% [markdown]
 # # Trainium from first principles
 #
-# Choose a model and what you promise to its users. The desk names the best Trainium and the best GPU, what they cost, and how sure that is.
+# Trainium is Amazon's accelerator for training and serving models: one `trn2.48xlarge` at AWS has sixteen chips of its second generation. Choose a
+# model and what you promise to its users, and see which Trainium and which GPU serve it best, what they cost, and how sure that is.
 
 # %% tags=["parameters"]
 models: list[str] = ["llama-3.3-70b", "deepseek-v3", "llama-3.1-8b"]
@@ -104,7 +105,8 @@ charts.promises(
 #
 # $$ c = \frac{p}{3600\ \mathrm{s}} \left( \frac{n\,t}{b\,k} + \frac{T}{a} \right) 10^6 . $$
 #
-# The rest is time in which the promise leaves a chip idle. Change the request in this cell, or the system, and run it again:
+# The rest is time in which the promise leaves a chip idle. Open this page in JupyterLab, change the request or the system in this cell, and
+# run it again:
 
 # %%
 request = tm.Request(input_tokens, output_tokens, tokens_per_s_per_user=tokens_per_s_per_user[0])
@@ -112,10 +114,15 @@ one = tm.plan(models[0], request, systems=pair[0]).best
 cost = tm.token_cost(models[0], request, pair[0], pricing="capacity-block")
 
 # %% tags=["hide-input"]
-charts.table(tables.sums(one, cost[pair[0], "public"]), caption="From bytes to dollars", download="by-hand")
+charts.table(
+    tables.sums(one, cost[pair[0], "public"]),
+    caption=f"From bytes to dollars: {models[0]} on {pair[0]}",
+    download="by-hand",
+)
 
 # %% [markdown]
-# Drafts make $k$ larger than one. Sellers of the model by the token promise no speed, so that their batches may be larger and their prices lower.
+# Drafts are tokens that a small model proposes and the large one checks; they make $k$ larger than one. What a step loses to launches was fitted to
+# measured steps, as [How long does a decode step take?](decode-step.ipynb) shows. Sellers of the model by the token promise no speed, so that their batches may be larger and their prices lower.
 #
 # ## Three models on Trainium and GPUs
 #
@@ -139,14 +146,14 @@ charts.table(pd.DataFrame(answers), caption="All figures of these systems", down
 
 # %% [markdown]
 # Rents are those of AWS's Capacity Blocks, and a dash says that nobody publishes one. A *draw* is one guess of what nobody knows of the software:
-# the range in brackets holds nine draws in ten, and *chance* is the share of draws in which the promise holds. TTFT is the time to the first
-# token; it counts the prompts of others, and not the wait for a free slot.
+# the range in brackets holds nine in ten of the draws that keep the promise, and *chance* is the share of draws in which the promise holds. TTFT is the time in
+# which 99 of 100 first tokens come: it includes the queue behind other users' prompts, and not the wait for a free place in a batch.
 #
 # **Drafts** are tokens that a small model proposes and the large one checks. Their gain was measured with one sequence, in another format and on
 # more ranks than here, and we assume that it carries over. So the table also shows what the best documented software makes without them.
 #
-# Nobody has published a run of a server of Trainium3, so that its true ranges are wider than those of the table. Drafts count with at most as
-# many sequences per replica as a page names with them, on Trainium and on GPUs alike.
+# Nobody has published a run of a server of Trainium3, so that its true ranges are wider than those of the table. We count
+# drafts only up to the batch that a published page documents, on Trainium and on GPUs alike.
 #
 # Where ranges overlap, a measurement on your own model decides, and not this page. Four chapters help you: [Which system should I
 # use?](which-system.ipynb) compares systems at every speed and under a limit on the first token. [What does a token cost, and who
@@ -177,10 +184,11 @@ charts.table(more, caption="Power, training, failures and errors", download="hea
 #
 # Two models on three systems run through the whole book: a dense one, in which every token uses all weights, and a mixture of experts. Most
 # chapters of the second part derive a line of this table, from the peak of the chip to the hours that failures cost. The last line is what a million
-# tokens cost their owner. Each plan has its own mapping, so that steps of different systems do different work. The table gives middles; the
-# chapters give their ranges.
+# tokens cost their owner. Each plan has its own mapping, so that steps of different systems do different work. The table gives middles, the
+# chapters give their ranges, and its last rows are folded.
 #
-# DeepSeek-V3 is assumed to run with the constants of vLLM Neuron. `tm.support("deepseek-v3", "trn2.48xlarge")` says what exists.
+# No release of documented software lists DeepSeek-V3 on Trainium. We assume the measured overheads of vLLM Neuron, and
+# `tm.support("deepseek-v3", "trn2.48xlarge")` says what exists.
 
 # %% tags=["hide-input"]
 case.table("index")

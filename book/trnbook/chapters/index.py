@@ -124,37 +124,41 @@ def sums(c: Choice, cost: TokenCost) -> pd.DataFrame:
     cost : TokenCost
         What its tokens cost, at a rent. [-]
     """
-    step, e = c.step, c.question.option
-    moved, ranks = float(step.moved_bytes_per_rank) * float(c.degrees.ranks), float(c.chips)
-    rate = float(c.system.chip.hbm_bytes_per_s)
-    drawn = float(c.batch) * float(c.times.tokens_per_step)
-    decoding_s, prompt_s = float(step.time_s) * ranks / drawn, c.chip_s("prompts")
-    whole_s = float(c.request_chip_s) / float(c.question.request.output_tokens)
-    in_words = format_quantity
+    step, answer, made = c.step, float(c.question.request.output_tokens), float(c.batch * c.times.tokens_per_step)
+    moved, rate = (
+        float(step.moved_bytes_per_rank) * float(c.degrees.ranks),
+        float(c.chips * c.system.chip.hbm_bytes_per_s),
+    )
+    decode_s, prompt_s = float(step.time_s) * float(c.chips) / made, c.chip_s("prompts")
+    whole_s = float(c.request_chip_s) / answer
+    reads, computes, exchanges, launches, whole, token, prompt, idle, all_in = (
+        format_quantity(float(one), "s", 3)
+        for one in (
+            *(step.memory_s, step.compute_s, step.network_s, step.overhead_s, step.time_s),
+            *(decode_s, prompt_s, whole_s - decode_s - prompt_s, whole_s),
+        )
+    )
+    sequences = f"{c.batch:g} x {c.times.tokens_per_step:.3g}"
     rows = [
-        (f"A step of {c.batch:g} sequences reads", f"{in_words(moved, 'B', 3)} on {counted(ranks, 'chip')}"),
-        ("Which takes at least", f"{in_words(moved, 'B', 3)} / {in_words(ranks * rate, 'B/s', 3)}"),
-        ("In the model, with its losses", "reads, launches and exchanges"),
         (
-            "For each generated token",
-            f"{in_words(float(step.time_s), 's', 3)} / ({c.batch:g} x {e.tokens_per_step:.3g})",
+            f"Least time of a step on {counted(c.chips, 'chip')}",
+            f"{format_quantity(moved, 'B', 3)} / {format_quantity(rate, 'B/s', 3)}",
         ),
-        ("Its share of a prompt", "prefill of the prompt over the tokens of the answer"),
-        ("Chip time of a token, with idle time", "the promise leaves a chip idle where more load would break it"),
-        ("Tokens/s per chip", f"1 / {in_words(whole_s, 's', 3)}"),
         (
-            "$ per million tokens",
-            f"${format_digits(float(cost.usd_per_chip_h), 4)} / 3,600 s x {in_words(whole_s, 's', 3)} x 10^6",
+            "Step in the model",
+            f"{reads} reads + {exchanges} exchanges + {launches} fitted overheads; {computes} of computing beside",
         ),
+        ("For each token of the batch", f"{whole} / ({sequences}), sequences times tokens of a step"),
+        (
+            "For its share of the prompt",
+            f"{format_quantity(prompt_s * answer, 's', 3)} / {answer:g} tokens of the answer",
+        ),
+        ("Chip time of a token", f"{token} + {prompt} + {idle} idle, so that the promise holds"),
+        ("Tokens/s per chip", f"1 / {all_in}"),
+        ("$ per million tokens", f"${format_digits(float(cost.usd_per_chip_h), 4)} / 3,600 s x {all_in} x 10^6"),
     ]
     values = [
-        *(
-            "",
-            in_words(moved / rate / ranks, "s", 3),
-            in_words(float(step.time_s), "s", 3),
-            in_words(decoding_s, "s", 3),
-        ),
-        *(in_words(prompt_s, "s", 3), in_words(whole_s, "s", 3), format_digits(1 / whole_s, 3)),
+        *(format_quantity(moved / rate, "s", 3), whole, token, prompt, all_in, format_digits(1 / whole_s, 3)),
         f"${format_digits(float(cost.generated_usd_per_mtoken), 3)}",
     ]
     return pd.DataFrame(

@@ -17,16 +17,19 @@ from trnbook.charts.display import script_json
 from trnbook.charts.tables import percent
 from trnbook.shared.choices import unmeasured
 from trnbook.shared.errors import ANY
+from trnmodel.catalog.facilities import site
 from trnmodel.catalog.load import chip
 from trnmodel.catalog.options import NO_SPECULATION, public
+from trnmodel.catalog.prices import owner
 from trnmodel.catalog.rents import hosted
 from trnmodel.catalog.systems import gpus_for_rent, on_offer, system
 from trnmodel.cost.tco import PERIOD_H
 from trnmodel.draws import range_of
 from trnmodel.formulas.tco import usd_per_mtoken
+from trnmodel.search.capacity import provisioned_site_w
 from trnmodel.search.single import TIED
 from trnmodel.steps.support import support
-from trnmodel.units import KWH, MILLION, US
+from trnmodel.units import KW, KWH, MILLION, US
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,10 +55,11 @@ BOUND = {  # what takes the chip time of a generated token
     "memory": "reading memory",
     "compute": "computing",
     "network": "exchanges",
-    "overhead": "launches and waits",
+    "overhead": "overheads fitted to measured steps",
     "prompts": "prompts",
 }
 PARTS = tuple(BOUND)
+IDLE = "idle, so that the promise holds"
 DIGITS = 4  # of a number in the page
 MANY = 1e6  # sequences, of a page that names no most
 MADE = "tokens_per_s_per_chip"
@@ -149,7 +153,7 @@ def desk(
             "limits": sorted({one.ttft_s for one in grid if one.ttft_s}),
             "speeds": [_short(float(speed or 0.0)) for speed in first.speeds],
             "chosen": dict(chosen),
-            "parts": list(BOUND.values()),
+            "parts": [*BOUND.values(), IDLE],
             "paid": list(priced),
             "month_h": PERIOD_H,
             "tied": TIED,
@@ -231,6 +235,7 @@ def _system(priced: Mapping[str, TokenCost]) -> dict[str, Any]:
         "chip": spec.chip.id,
         "status": spec.status,
         "chips": spec.chips,
+        "site_kw": _known(provisioned_site_w(spec, site(spec, None, owner("hyperscaler").facility)) / KW),
         "prices": {paid: _price(one) for paid, one in priced.items()},
         "dates": {paid: one.price_date for paid, one in priced.items() if not one.rent.why and paid != "own"},
         "electricity": None if cost is None else _electricity(cost),
@@ -270,7 +275,7 @@ def _answer(c: Choice, loads: Any, texts: _Texts, prices: Mapping[str, ArrayLike
     Throughput of a paid chip, first token, joules at the server; degrees in words and batch; the largest loads of
     `by_instance`; and on documented software the basis, the chance, quantiles of the throughput over its middle,
     ends of the throughput, of the first token and of the cost of a million by how it is paid, and the
-    chip time of a generated token [us] by its parts, and as a whole.
+    chip time of a generated token [us] by its parts, idle time last, and as a whole.
     """
     if not c.valid:
         return [_short(c.tokens_per_s_per_user)]
@@ -290,9 +295,15 @@ def _answer(c: Choice, loads: Any, texts: _Texts, prices: Mapping[str, ArrayLike
         [_known(end) for end in c.ends(MADE)],
         [_known(end) for end in c.ends("ttft_s")],
         [_cost_ends(c, usd) for usd in prices.values()],
-        [_short(c.chip_s(part) / US, 3) for part in PARTS],
+        [_short(part_s / US, 3) for part_s in (*map(c.chip_s, PARTS), _idle_s(c))],
         _short(c.request_chip_s / float(c.question.request.output_tokens) / US),
     ]
+
+
+def _idle_s(c: Choice) -> float:
+    """Return the chip time per generated token in which the promise leaves a chip idle [s]."""
+    decode_s = float(c.step.time_s) * c.paid_chips / float(c.batch * c.times.tokens_per_step)
+    return max(float(c.request_chip_s) / float(c.question.request.output_tokens) - decode_s - c.chip_s("prompts"), 0.0)
 
 
 def by_instance(chips: int, loads: pd.DataFrame) -> dict[int, float]:

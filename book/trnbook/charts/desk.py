@@ -28,8 +28,8 @@ def promises(frame: pd.DataFrame, *, caption: str, under: str = "", highlight: S
     ----------
     frame : pandas.DataFrame
         system, line (its name for a system of the pair, `OTHERS` for the rest), speed, value with low and high (missing
-        where no range is drawn), mapping, bound, basis. The script of the page adds `name`, of the line that ends at a
-        point, and `chosen`, of the speed that is asked for.
+        where no range is drawn), mapping, bound, basis. The script of the page adds `name` of the line that ends at a
+        point, with its place `name_at`, and `chosen` at the speed that is asked for.
     highlight : sequence of str
         Names of the systems in colour, at most two: the chosen Trainium, and what stands beside it.
     """
@@ -44,18 +44,19 @@ def promises(frame: pd.DataFrame, *, caption: str, under: str = "", highlight: S
         "color": alt.Color("line", type="nominal", scale=scale, legend=alt.Legend(title=None, symbolOpacity=1)),
         "detail": alt.Detail("system", type="nominal"),
     }
-    y, low = (_log(alt.Y, end, axis_title("tokens_per_s_per_chip"), padding=ROOM) for end in ("value", "low"))
+    ends = ("value", "low", "name_at")
+    y, low, named = (_log(alt.Y, end, axis_title("tokens_per_s_per_chip"), padding=ROOM) for end in ends)
     tooltip = [alt.Tooltip(name, type="nominal", title=title) for name, title in TOOLTIP.items()]
     numbers = {"speed": "Tokens/s per user", "value": "Tokens/s per chip"}
     tooltip += [alt.Tooltip(name, type="quantitative", format=DIGITS, title=title) for name, title in numbers.items()]
-    ends = {"y": low, "y2": alt.Y2("high")}
+    band = {"y": low, "y2": alt.Y2("high")}
     layers = [
-        base.transform_filter("isValid(datum.low)").mark_area(opacity=BAND_OPACITY).encode(**place, **ends),
+        base.transform_filter("isValid(datum.low)").mark_area(opacity=BAND_OPACITY).encode(**place, **band),
         base.mark_line(strokeWidth=2).encode(**place, y=y),
         base.mark_point(filled=True, size=55, opacity=1).encode(**place, y=y, tooltip=tooltip),
         base.transform_filter("datum.name")
         .mark_text(align="left", dx=7, fontSize=11)
-        .encode(**place, y=y, text=alt.Text("name", type="nominal")),
+        .encode(**place, y=named, text=alt.Text("name", type="nominal")),
         base.transform_filter("datum.chosen").mark_rule(color=GREY, strokeDash=[4, 4]).encode(x=place["x"]),
     ]
     data = alt.InlineData(values=rows, name="desk")

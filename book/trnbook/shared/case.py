@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 PROMISES = {"llama-3.3-70b": 50.0, "deepseek-v3": 20.0}  # tokens/s per user
 SYSTEMS = ("trn2.48xlarge", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160")
 INPUT_TOKENS, OUTPUT_TOKENS = 4096, 512
+SERVED = "TP x EP, sequences of a replica"  # heads the whole case: each figure is one of this mapping
 EXPLAINING = (  # chapters of the second part, in the order of the book
     *("chip-roofline", "neuroncore", "memory", "rack", "torus-or-switch", "switch-tray", "scale-out", "model-needs"),
     *("memory-fit", "decode-step", "serving", "software", "training", "power", "goodput"),
@@ -82,6 +83,7 @@ LINES = (
     Line("torus-or-switch", "Exchanges of a step, alone", "s", lambda c: float(c.step.network_s)),
     Line("model-needs", "Bytes that a step reads", "B", lambda c: float(c.step.moved_bytes_per_rank * c.degrees.ranks)),
     Line("memory-fit", "Memory used per chip", "B", _memory_bytes),
+    Line("decode-step", "Overheads of a step, fitted", "s", lambda c: float(c.step.overhead_s)),
     Line("decode-step", "Decode step", "s", lambda c: float(c.step.time_s)),
     Line("serving", "First token", "s", lambda c: float(c.ttft_s)),
     Line("serving", "Throughput per chip", "tokens/s", lambda c: float(c.tokens_per_s_per_chip)),
@@ -149,7 +151,7 @@ def so_far(chapter: str) -> pd.DataFrame:
     >>> so_far("chip-roofline").shape
     (1, 7)
     """
-    rows = [] if chapter in EXPLAINING else [{"so far": "TP x EP, sequences of a replica"} | _served()]
+    rows = [] if chapter in EXPLAINING else [{"so far": SERVED} | _served()]
     for line in lines(chapter):
         cells = {
             _column(m, read_system(s)): format_quantity(value(line, m, s), line.unit, 3)

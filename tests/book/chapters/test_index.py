@@ -53,10 +53,11 @@ def test_the_sums_of_the_page_are_worked_out_by_hand():
     found = index.sums(c, cost["trn2.48xlarge", "public"]).answer.tolist()
     moved = float(c.step.moved_bytes_per_rank) * c.degrees.ranks
     token_s = float(c.step.time_s) * c.chips / (c.batch * c.option.tokens_per_step)
-    assert found[1:4] == [f"{ms:.3g} ms" for ms in (moved / 2.9e9, 1e3 * float(c.step.time_s), 1e3 * token_s)]
-    assert found[6] == f"{c.tokens_per_s_per_chip:.3g}"
+    assert found[:3] == [f"{ms:.3g} ms" for ms in (moved / 2.9e9, 1e3 * float(c.step.time_s), 1e3 * token_s)]
+    assert found[3] == f"{1e3 * c.prompt_chip_s / 512:.3g} ms"
+    assert found[5] == f"{c.tokens_per_s_per_chip:.3g}"
     usd = float(tm.rent("trn2.48xlarge").usd_per_chip_h) / 3600 / c.tokens_per_s_per_chip * 1e6
-    assert found[7] == f"${usd:.3g}"
+    assert found[6] == f"${usd:.3g}"
 
 
 def test_half_the_hbm_rate_changes_a_row():
