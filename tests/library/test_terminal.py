@@ -107,6 +107,7 @@ BASE = {
     "support": ["llama-3.1-8b", "trn2.48xlarge"],
     "schema": ["decode_step"],
     "check": ["plan.json"],
+    "calibrate": ["rows.csv"],
     "run": ["decode-step"],
     "book": [],
     "notebooks": [],

@@ -30,6 +30,7 @@ NOT_TYPED = {
     "Transformer": "made by tm.model",
     "MappingProxyType": "of the standard library",
     "Capacity": "made by tm.plan",
+    "Calibration": "made by tm.calibrate",
     "Check": "made by tm.check",
     "Choice": "a choice of a Plan",
     "Demand": "made by tm.plan",
