@@ -177,6 +177,7 @@ charts.table(tables.verdicts(judged), caption="Three invented rows, as the model
 # These three rows are invented, to show what comes back. A row outside of its band is either a discovery or a mistake. Common mistakes: the graph was
 # compiled for a larger batch than the one in use, each layer has a graph, or a draft model runs that the row does not name. The columns are those of
 # `data/evidence/measured.csv`, and a file is read as well as a table: `tm.validate("my-rows.csv")`.
+# [How wrong is it for my case?](bring-your-own.ipynb) takes files of benchmark tools, corrects the model by them, and plans again.
 #
 # ## Check: the published rows, through the same call
 #

@@ -150,6 +150,14 @@ def test_another_chip_and_another_system_are_noted(ours):
     assert np.log(there.high / there.low) > np.log(own.high / own.low)
 
 
+def test_a_scenario_names_the_file_from_its_folder(ours, tmp_path):
+    ours.save(tmp_path / "cluster.yaml")
+    lines = ["model: llama-3.1-8b", "request: {input_tokens: 1024, output_tokens: 256}", f"systems: [{SYSTEM}]"]
+    path = tmp_path / "scenario.yaml"
+    path.write_text("\n".join([*lines, "efficiencies: cluster.yaml"]))
+    assert str(tm.scenario(path).plan().best.basis) == "calibrated on 10 rows of yours"
+
+
 def test_rows_of_one_configuration_count_once(slow):
     rows = measured_by(slow, STEPS[:3])
     twice = pd.concat([rows, rows], ignore_index=True)

@@ -31,6 +31,7 @@ NOT_TYPED = {
     "Transformer": "made by tm.model",
     "MappingProxyType": "of the standard library",
     "Capacity": "made by tm.plan",
+    "Calibration": "made by tm.calibrate",
     "Check": "made by tm.check",
     "Measurements": "made by tm.measure",
     "NextMeasurement": "made by tm.next_measurement",
