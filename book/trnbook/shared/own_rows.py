@@ -37,7 +37,7 @@ def falling() -> pd.DataFrame:
     -------
     table : pandas.DataFrame
         part, own_rows, median_error, line ("after own rows", or "noise floor": the error with all rows of the page
-        seen, those that are predicted among them), cases. Parts without ten own rows are left out. [-]
+        seen, those that are predicted among them), cases. [-]
 
     Examples
     --------
