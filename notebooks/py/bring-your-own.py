@@ -36,11 +36,12 @@ from trnbook.chapters import guard
 from trnbook.shared import own_rows
 
 path, own = tables.path_of(file), tables.own_models(model)
-rows = tm.read_measurements(path, tables.statements(model, system, tp)).rows
-tables.check_rows(rows)
-shipped = tm.validate(rows, own)
-m, spec = tables.question_of(shipped, model, system)
-ours = tm.calibrate(rows, models=own)
+with tables.refusals("file"):
+    rows = tm.read_measurements(path, tables.statements(model, system, tp)).rows
+    tables.check_rows(rows)
+    shipped = tm.validate(rows, own)
+    m, spec = tables.question_of(shipped, model, system)
+    ours = tm.calibrate(rows, models=own)
 guard.above_zero(tokens_per_s_per_user=tokens_per_s_per_user, users=users)
 guard.within(1, 1e6, input_tokens=input_tokens, output_tokens=output_tokens)
 request = tm.Request(input_tokens, output_tokens, tokens_per_s_per_user=tokens_per_s_per_user)
@@ -275,8 +276,11 @@ charts.table(compared, caption="The plan before and after, with what it rests on
 # of expected regret each candidate lowers the loss of choosing the wrong one. When none pays, it says to decide now.
 
 # %%
-choice = tm.compare(m, request, [spec.id, tables.rival(spec)], precision=precision)
-learnt = tm.next_measurement(choice, users=users)
+try:
+    choice = tm.compare(m, request, [spec.id, tables.rival(spec)], precision=precision)
+    learnt = tm.next_measurement(choice, users=users)
+except ValueError as reason:  # one of the two has no published price, or keeps no such promise
+    learnt = reason
 charts.table(tables.suggestions(learnt), caption="What to learn before you choose", download="next")
 
 # %% [markdown]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from trnbook.chapters import common, guard
+from trnmodel.arguments import UnanswerableError
 from trnmodel.catalog.load import DATA
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
@@ -49,6 +51,25 @@ def path_of(file: str) -> str:
     return str(SHIPPED) if file == EXAMPLE else file
 
 
+@contextmanager
+def refusals(parameter: str) -> Iterator[None]:
+    """Refuse in a line what calls of the library refuse, under the name of the parameter of the chapter.
+
+    Examples
+    --------
+    >>> with refusals("file"):
+    ...     raise ValueError("paths=a.json: no such file")
+    Traceback (most recent call last):
+    trnmodel.arguments.UnanswerableError: file: paths=a.json: no such file
+    """
+    try:
+        yield
+    except UnanswerableError:
+        raise
+    except ValueError as reason:
+        raise UnanswerableError(f"{parameter}: {reason}") from None
+
+
 def statements(model: str, system: str, tp: int) -> dict[str, Any]:
     """Return what the parameters state of all rows of a file; an own model goes by its id.
 
@@ -70,20 +91,17 @@ def own_models(model: str) -> dict[str, Transformer] | None:
 
 def check_rows(rows: pd.DataFrame) -> None:
     """Refuse a file without a figure that can be read, and one with too many."""
-    guard.need(len(rows) > 0, "file: it holds no figure that can be read; `trnmodel validate` lists the reasons")
+    guard.need(len(rows) > 0, "file: it holds no figure that can be read; trnmodel validate lists the reasons")
     guard.need(len(rows) <= MOST_ROWS, f"file: it has {len(rows):,} rows; allowed are at most {MOST_ROWS:,}")
 
 
 def question_of(judged: pd.DataFrame, model: str, system: str) -> tuple[Transformer, System]:
     """Return the model and the system that a plan is made for: those stated, or those of most predicted rows."""
     rows = judged[judged.skipped == ""]
-    guard.need(len(rows) > 0, f"file: no row can be predicted: {next(iter(judged.skipped), 'it has none')}")
+    guard.need(len(rows) > 0, f"no row can be predicted: {next(iter(judged.skipped), 'it has none')}")
     named, where = model or rows.model.mode()[0], system or rows.instance.mode()[0]
-    try:
+    with refusals("state model and system"):
         return read_model(named), read_system(where)
-    except ValueError as reason:
-        guard.need(False, f"file: state model and system beside it ({reason})")
-        raise
 
 
 def check_plan(plan: Plan) -> None:
@@ -378,8 +396,18 @@ def rival(system: System) -> str:
     return next(name for name in RIVALS if name != system.id)
 
 
-def suggestions(learnt: NextMeasurement) -> pd.DataFrame:
-    """Return what to learn before a decision, the best first: what it saves, alone and together, and its cost."""
+def suggestions(learnt: NextMeasurement | ValueError) -> pd.DataFrame:
+    """Return what to learn before a decision, the best first: what it saves, alone and together, and its cost.
+
+    Where there is no decision, the table holds the reason.
+
+    Examples
+    --------
+    >>> suggestions(ValueError("no price is published")).reason.tolist()
+    ['no price is published']
+    """
+    if isinstance(learnt, ValueError):
+        return pd.DataFrame({"reason": [str(learnt)]})
     table = learnt.to_frame().head(MOST_SHOWN)
     return table[["candidate", "saved_usd", "saved_together_usd", "measurement_usd", "suggested"]]
 
