@@ -41,6 +41,10 @@ class ImpossibleError(UnanswerableError):
     """The parameters of a chapter are valid, and nothing satisfies them; the message says in one line why."""
 
 
+class NoteWarning(UserWarning):
+    """What a caller should know of an answer that is given all the same; the terminal prints it as a note."""
+
+
 class Same(Generic[T]):
     """An object as a key of a cache: equal to itself alone, whatever its fields are."""
 

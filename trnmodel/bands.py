@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from trnmodel.arguments import Same
 from trnmodel.catalog.bands import outliers, read
+from trnmodel.catalog.posterior import TAIL, Posterior
 from trnmodel.catalog.specs import Chip, Spec
 from trnmodel.catalog.stacks import Efficiencies, Part, basis
 from trnmodel.neighbours import ABSENT_OCTAVES, STEP, UNSTATED_GROWTH, Near, Rows
@@ -215,7 +216,7 @@ def stack_judgement(
 ) -> Judgement:
     """Return words and reasons of `stack_basis` alone, as places in lists."""
     first, here, before, lacking = _ground(Same(e), Same(chip), lnc, part, kind)
-    if here is None and first.word == "ideal":
+    if here is None and (first.word == "ideal" or e.posterior):
         return _judgement_of(first)
     judgement = _judgement(here, points, _reasons(before, lacking)) if here else _judgement_of(first)
     return _contradicted(judgement, (part, kind, chip.id, e.id), points)
@@ -237,7 +238,7 @@ def stack_reach(e: Efficiencies, chip: Chip, lnc: int, part: str, kind: str, poi
     """Return what a band needs of `stack_basis`, without a word or a reason."""
     first, here, before, lacking = _ground(Same(e), Same(chip), lnc, part, kind)
     if here is None:
-        return reach_of(first)
+        return reach_of(first)._replace(outside=np.True_) if e.posterior else reach_of(first)
     reasons = _reasons(before, lacking)
     width, tails = _widths_at(here, points, reasons)
     shape = np.broadcast_shapes(*map(np.shape, points.values()))
@@ -258,6 +259,8 @@ def _ground(
     first = basis(e.it, chip.it, lnc, own)
     if first.word == "ideal" or e.it.kind == "hand-tuned":
         return first, None, (), ()
+    if e.it.posterior and own != "memory":
+        return e.it.posterior.wide(first, part), None, (), ()
     on = e.it.rows_of
     here = near(part, kind, chip.it.id, on)
     before = tuple(str(first.reason).split("; ")) if first.reason else ()
@@ -311,6 +314,7 @@ def ranged(
     the answer are not moved.
     """
     middle = np.asarray(ask(e))
+    known = getattr(e, "posterior", None)
     ranges = {name: ends for name, ends in e.open_ranges.items() if name not in without}
     shape = (len(ranges), 2, *middle.shape)
     if at_once and 0 < np.prod(shape) <= FEW:
@@ -319,7 +323,31 @@ def ranged(
         answers: Iterable = np.broadcast_to(every, (2 * len(ranges), *middle.shape)).reshape(shape)
     else:
         answers = ([ask(end_of(e, name, end)) for end in ends] for name, ends in ranges.items())
-    return widths_of(middle, answers)
+    return _posterior_widths(known, ranges, answers) if known else widths_of(middle, answers)
+
+
+def _posterior_widths(
+    known: Posterior, ranges: Mapping[str, tuple[float, float]], answers: Iterable[Iterable[Any]]
+) -> tuple[NDArray, NDArray]:
+    """Return the half-width, below and above, that constants give together whose logarithms vary with each other.
+
+    The slope of an answer's logarithm with that of a constant is between the two ends of its range. Values that are in
+    no calibration vary by themselves.
+    """
+    slopes = []
+    for (low, high), (one, other) in zip(ranges.values(), answers, strict=True):
+        slopes.append(np.log(np.asarray(other) / one) / np.log(high / low))
+    places = {name: place for place, name in enumerate(known.names)}
+    joint = np.array(
+        [[known.matrix[places[a], places[b]] if {a, b} <= places.keys() else 0.0 for b in ranges] for a in ranges]
+    )
+    for at, (name, (low, high)) in enumerate(ranges.items()):
+        if name not in places:
+            joint[at, at] = (np.log(high / low) / 2 / TAIL) ** 2
+    each = np.stack(slopes) if slopes else np.zeros((0, 1))
+    variance = np.einsum("i...,ij,j...->...", each, joint, each)
+    width = TAIL * np.sqrt(np.maximum(variance, 0.0))
+    return width, width
 
 
 def _log_excess(high: NDArray, low: NDArray) -> NDArray:

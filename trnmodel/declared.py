@@ -324,7 +324,7 @@ SYSTEM = Named("a system")
 MACHINE = Named("a system or a chip")
 CHIP = Named("a chip")
 PRECISION = Named("a precision")
-STACK = Named("a software stack, or public, hand-tuned or ideal")
+STACK = Named("a software stack, the path of a stack file, or public, hand-tuned or ideal")
 
 SEVERAL: dict[str, Any] = {"anyOf": [SYSTEM.schema(), {"type": "array", "items": SYSTEM.schema(), "minItems": 1}]}
 

@@ -36,6 +36,7 @@ CARD_LINES, CARD_WIDTH = 8, 118
 MOST_COUNTED = 2**14  # value of a mask up to which all its values are counted
 JUDGED = 4096  # points up to which a card says what they rest on
 BASES = ("measured", "interpolated", "extrapolated", "ideal")  # from the firmest ground on
+CALIBRATED = "calibrated"  # how the word begins of what rests on rows of a user's own: as firm as "interpolated"
 
 
 def reason_mask(*impossible: ArrayLike) -> NDArray:
@@ -274,6 +275,17 @@ class Basis(NamedTuple):
         return (self.width, self.width) if self.tails is None else self.tails
 
 
+def firmness(word: str) -> int:
+    """Return the place of a basis among `BASES`; what was calibrated on a user's rows is as firm as an interpolation.
+
+    Examples
+    --------
+    >>> firmness("measured"), firmness("calibrated on 3 rows of yours")
+    (0, 1)
+    """
+    return BASES.index("interpolated" if word.startswith(CALIBRATED) else word)
+
+
 def weakest(parts: Mapping[str, Basis]) -> Basis:
     """Return the basis of what is made of parts: that of the weakest, with the reasons of each and the widest width.
 
@@ -282,8 +294,9 @@ def weakest(parts: Mapping[str, Basis]) -> Basis:
     >>> weakest({"prefill": Basis("ideal"), "decode": Basis("extrapolated", "chip: never served")})[:2]
     ('ideal', 'decode chip: never served')
     """
-    places = [np.vectorize(BASES.index)(part.word) for part in parts.values()]
-    word = np.asarray(BASES, dtype=object)[np.max(np.broadcast_arrays(*places), axis=0)]
+    words = np.stack(np.broadcast_arrays(*(np.asarray(part.word, dtype=object) for part in parts.values())))
+    places = np.vectorize(firmness)(words).argmax(axis=0)
+    word = np.take_along_axis(words, places[None], axis=0)[0]
     reasons = [np.asarray(part.reason, dtype=object) for part in parts.values()]
     reason = np.vectorize(_joined(tuple(parts)), otypes=[object])(*reasons)[()]
     width, *tails = (
@@ -335,7 +348,7 @@ class Grounded(Result):
 
     @property
     def basis(self) -> NDArray | str:
-        """What the numbers rest on: "measured", "interpolated", "extrapolated" or "ideal"."""
+        """What the numbers rest on: "measured", "interpolated", "extrapolated", "ideal" or "calibrated on" own rows."""
         return self.judge().word
 
     @property
@@ -401,7 +414,7 @@ class Grounded(Result):
             return []
         title, basis = in_sentence(called.title), ""
         if value.size <= JUDGED:
-            basis = ", ".join(sorted(set(np.ravel(self.basis)), key=BASES.index))
+            basis = ", ".join(sorted(set(np.ravel(self.basis)), key=firmness))
         if value.size == 1:
             low, high = (float(end) for end in self.ends(self.FIGURE))
             return [f"{title} {format_figure(float(value), low, high, called.unit, basis, title)}"]

@@ -53,6 +53,10 @@ def run(
             "for several reports, each in a folder named after its file.",
         ),
     ] = [],  # noqa: B006
+    stack: Annotated[
+        str | None,
+        typer.Option(metavar="FILE.yaml", help="Stack file of trnmodel calibrate, as -p stack=FILE.yaml."),
+    ] = None,
     out_dir: OutDir = "reports",
     page: Annotated[bool, typer.Option(help="Make an HTML page of it too.")] = True,
 ) -> None:
@@ -65,6 +69,7 @@ def run(
     with plain_errors():
         folder = _folder(out_dir)
         typed = (report.read_parameters(file) if file else {}) | _pairs(parameter)
+        typed |= {} if stack is None else {"stack": stack}
         by_folder = {place: values | typed for place, values in _stated(chapter, scenario, folder, typed).items()}
         for values in by_folder.values():
             checked = report.check_parameters(chapter, values)

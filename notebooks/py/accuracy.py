@@ -25,7 +25,7 @@ from trnbook import charts
 from trnbook.chapters import accuracy as tables
 from trnbook.chapters import accuracy_explorer as explorer
 from trnbook.chapters import guard
-from trnbook.shared import errors
+from trnbook.shared import errors, own_rows
 
 guard.one_of(list(errors.QUESTIONS)[:-1], question=question)
 guard.one_of(errors.CHIPS, on_chip=on_chip)
@@ -161,6 +161,25 @@ charts.table(tables.shown(own, changes), caption=said, download="own")
 # with the distance $d$ to the nearest row. Each of the $n$ columns that matter and that nobody stated costs a factor $u$. Far from all rows,
 # $r$ adds what the ranges of the software's constants leave open. $z$ and $r$ differ below and above, where rows tell both sides apart.
 # [How sure can you be?](how-sure.ipynb) shows how often such bands hold.
+#
+# ### What a few rows of your own change
+#
+# The errors above are those of a stranger. `tm.calibrate` corrects the constants by rows of yours. The lab let each page play the cluster of a stranger, showed the
+# update some of its rows and predicted the others. The *noise floor* is the error that remains when all rows of the page were seen.
+
+# %% tags=["hide-input"]
+falling = own_rows.falling()
+charts.lines(
+    falling[falling.part == "all"],
+    x="own_rows",
+    y="median_error",
+    color="line",
+    caption="Own rows take the error part of the way to the floor",
+    under="published pages with more than ten rows, all questions of a serving stack together",
+).properties(height=150)
+
+# %% [markdown]
+# [How wrong is it for my case?](bring-your-own.ipynb) does the same with a file of yours, and shows each question by itself.
 
 # %% [markdown]
 # ## Before the rows were read

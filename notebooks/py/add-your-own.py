@@ -177,6 +177,7 @@ charts.table(tables.verdicts(judged), caption="Three invented rows, as the model
 # These three rows are invented, to show what comes back. A row outside of its band is either a discovery or a mistake. Common mistakes: the graph was
 # compiled for a larger batch than the one in use, each layer has a graph, or a draft model runs that the row does not name. The columns are those of
 # `data/evidence/measured.csv`, and a file is read as well as a table: `tm.validate("my-rows.csv")`.
+# [How wrong is it for my case?](bring-your-own.ipynb) takes files of benchmark tools, corrects the model by them, and plans again.
 #
 # ## Check: the published rows, through the same call
 #
@@ -193,8 +194,8 @@ Markdown(f"Of all published rows, {known:,} can be asked, and {inside:.0%} of th
 #
 # ## What is left out
 #
-# Models with other building blocks than those that a `config.json` can name are refused, with the name of the block. No chapter fits constants
-# to your own rows; `tm.calibrate` shows which constants they would move.
+# Models with other building blocks than those that a `config.json` can name are refused, with the name of the block. `tm.calibrate` corrects
+# the constants of your software by your own rows; every call takes its `.stack` as `efficiencies`.
 
 # %% [markdown]
 # ```{admonition} Takeaway

@@ -5,7 +5,7 @@
 #     language: python
 #     name: python3
 #   trnmodel:
-#     order: 24
+#     order: 25
 #     part: Words
 # ---
 

@@ -4,6 +4,7 @@ import importlib
 import inspect
 import pkgutil
 
+import pandas as pd
 import pytest
 
 import trnmodel
@@ -22,6 +23,8 @@ MODEL, SYSTEM, MAPPING = "llama-3.2-1b", "trn2.48xlarge", tm.Mapping(tp=4)
 STEP = {"model": MODEL, "system": SYSTEM, "mapping": MAPPING}
 LENGTHS = {"input_tokens": 1000, "output_tokens": 100}
 SIDES = {"prefill_system": SYSTEM, "prefill_mapping": MAPPING, "decode_system": SYSTEM, "decode_mapping": MAPPING}
+CELLS = {"instance": SYSTEM, "workload": MODEL, "tp": 4, "batch": 4, "seq_len": 1000}
+ROWS = pd.DataFrame([CELLS | {"metric": "TPOT", "value": 9, "unit": "ms"}])
 CALLS = {
     "tm.collective": (tm.collective, {"kind": "all_reduce", "message_bytes": 1e6, "system": SYSTEM, "ranks": 8}),
     "tm.decode_step": (tm.decode_step, {**STEP, "batch": 4, "context": 1000}),
@@ -34,6 +37,8 @@ CALLS = {
     "disaggregate": (disaggregate, {"model": MODEL, **SIDES, **LENGTHS, "batch": 4, "mixed": True}),
     "tm.plan": (tm.plan, {"model": MODEL, "request": tm.Request(**LENGTHS), "systems": SYSTEM}),
     "tm.compare": (tm.compare, {"model": MODEL, "request": tm.Request(**LENGTHS), "systems": [SYSTEM]}),
+    "tm.token_cost": (tm.token_cost, {"model": MODEL, "request": tm.Request(**LENGTHS), "systems": SYSTEM}),
+    "tm.validate": (tm.validate, {"rows": ROWS}),
     "frontiers": (frontiers, {"model": MODEL, "request": tm.Request(**LENGTHS), "systems": [SYSTEM]}),
     "tm.train_step": (
         tm.train_step,
@@ -59,7 +64,8 @@ WORDS = ("public", "hand-tuned", "ideal")
 SEARCHES = ("tm.plan", "tm.compare", "frontiers")  # whose "public" is the stack with every documented option
 OF_OPTIONS = (*SEARCHES, "tm.serve")
 ALLOWED = (
-    r"allowed is (the id of a (training )?stack, or a (training )?stack itself"
+    r"allowed is (the id of a stack, the path of its file, or a stack itself"
+    r"|the id of a training stack, or a training stack itself"
     r'|"public", "hand-tuned", "ideal", the id of a stack or of an option, a list of these, or a set)'
 )
 
@@ -111,7 +117,8 @@ def test_a_word_an_id_and_an_object_are_the_same_question(name, argument, word):
     answers = [table(call(**ask, **{argument: e})) for e in (word, word.upper(), stack.id, stack)]
     assert same(answers[0], answers[1])
     assert same(answers[2], answers[3])
-    assert same(answers[0], answers[2]) or (name in SEARCHES and word != "ideal")  # with the options of the software
+    with_options = name in (*SEARCHES, "tm.token_cost") and word != "ideal"
+    assert same(answers[0], answers[2]) or with_options
 
 
 @pytest.mark.parametrize("name", OF_OPTIONS)

@@ -38,7 +38,10 @@ def gaps():
 
 @pytest.mark.parametrize(
     ("stack", "mechanisms", "about"),
-    [(Efficiencies, MECHANISMS, ABOUT | {"range_factor", "parts_measured_on"}), (Trainer, TRAINING_MECHANISMS, ABOUT)],
+    [
+        (Efficiencies, MECHANISMS, ABOUT | {"range_factor", "parts_measured_on", "posterior"}),
+        (Trainer, TRAINING_MECHANISMS, ABOUT),
+    ],
 )
 def test_every_field_of_a_stack_belongs_to_one_mechanism(stack, mechanisms, about):
     listed = [name for names in mechanisms.values() for name in names]

@@ -119,6 +119,7 @@ BASE = {
     "schema": ["decode_step"],
     "check": ["plan.json"],
     "measure": ["plan.json", "--folder=scripts"],
+    "calibrate": ["rows.csv"],
     "run": ["decode-step"],
     "validate": [f"{FILES}/vllm_old.json"],
     "book": [],

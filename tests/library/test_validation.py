@@ -11,7 +11,7 @@ import pytest
 import trnmodel as tm
 from trnmodel.evidence.cells import COLUMNS, UnreadableRowError, number
 from trnmodel.evidence.columns import NAMES
-from trnmodel.evidence.fit import EFFICIENCIES, GROUPS, MEANINGS, calibrate, cases, write
+from trnmodel.evidence.fit import EFFICIENCIES, GROUPS, MEANINGS, cases, refit, write
 from trnmodel.evidence.names import aliases
 from trnmodel.evidence.questions import QUESTIONS
 from trnmodel.evidence.readings import reading
@@ -75,7 +75,7 @@ def test_most_inference_rows_are_predicted(table):
 @pytest.mark.slow
 def test_shipped_efficiencies_are_those_of_the_fit(tmp_path):
     """A fit on the shipped rows ends where `data/facts/efficiencies.csv` stands, in the digits that it prints."""
-    table = calibrate(published())
+    table = refit(published())
     assert set(table.group) == set(GROUPS) - {"comparator", "gpu-all-reduce"}
     np.testing.assert_allclose(table.fitted, table.in_force, rtol=1e-3)
     rows = tmp_path / "efficiencies.csv"
@@ -466,11 +466,11 @@ def test_a_reading_names_what_it_lacks():
 
 def test_one_group_by_its_name():
     rows = pd.DataFrame([ROW, ROW | {"batch": "4", "value": "17"}])
-    table = calibrate(rows, groups="decode")
+    table = refit(rows, groups="decode")
     assert set(table.group) == {"decode"}
     assert (table.cases == 2).all()
     assert (table.fitted > 0).all()
-    assert calibrate(rows, groups=["decode", "decode"]).equals(table)
+    assert refit(rows, groups=["decode", "decode"]).equals(table)
 
 
 def test_rows_that_teach_nothing():
@@ -481,13 +481,13 @@ def test_rows_that_teach_nothing():
         pd.DataFrame([ROW | {"value": "-1"}]),
         pd.DataFrame([ROW | {"tp": "0"}]),
     ):
-        table = calibrate(empty, groups=("decode", "server"))
+        table = refit(empty, groups=("decode", "server"))
         assert (len(table), list(table)) == (0, columns)
     alone, beside = (
         pd.DataFrame([ROW]),
         pd.DataFrame([ROW, *(ROW | {"value": cell} for cell in SPOILT if cell != "0.5")]),
     )
-    assert calibrate(alone, "decode").equals(calibrate(beside[beside.value != "1e30"], "decode"))
+    assert refit(alone, "decode").equals(refit(beside[beside.value != "1e30"], "decode"))
 
 
 @pytest.mark.parametrize(
@@ -495,7 +495,7 @@ def test_rows_that_teach_nothing():
 )
 def test_groups_that_are_none(groups):
     with pytest.raises(ValueError, match=r"^groups="):
-        calibrate(MEASURED, groups=groups)
+        refit(MEASURED, groups=groups)
 
 
 def test_splits_that_are_none():
@@ -503,4 +503,4 @@ def test_splits_that_are_none():
         with pytest.raises(ValueError, match=r"^group="):
             cases(MEASURED, group)
     with pytest.raises(ValueError, match=r"^rows="):
-        calibrate(None)
+        refit(None)

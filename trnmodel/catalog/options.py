@@ -19,6 +19,7 @@ import numpy as np
 from trnmodel.arguments import instance, refuse
 from trnmodel.catalog import load, reader, stacks
 from trnmodel.catalog.names import folded, resolve
+from trnmodel.catalog.posterior import is_file
 from trnmodel.catalog.specs import NAN, Chip, Spec
 from trnmodel.catalog.stacks import IDEAL, Efficiencies
 from trnmodel.catalog.tables import DataError
@@ -256,7 +257,9 @@ def _chosen(chip: Chip, model: str, name: str | Efficiencies) -> tuple[Option, .
         return (name,)
     if isinstance(name, Efficiencies):
         return (plain(name),)
-    one = resolve("efficiencies", instance("efficiencies", name, str, ALLOWED), _names())
+    if is_file(instance("efficiencies", name, str, ALLOWED)):
+        return (plain(stacks.find(chip, name, "efficiencies")),)
+    one = resolve("efficiencies", name, _names())
     if one in ("public", NO_SPECULATION):
         return tuple(option for option in public(chip, model) if one == "public" or not option.speculates)
     if one in reader.ids("option"):

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from math import inf
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from trnmodel.arguments import instance, one_of, refuse
-from trnmodel.catalog import load, reader
+from trnmodel.arguments import instance, nearest, one_of, refuse, shown
+from trnmodel.catalog import load, posterior, reader
 from trnmodel.catalog.names import folded, resolve
+from trnmodel.catalog.posterior import Posterior, StackFile
 from trnmodel.catalog.specs import Chip, Spec, mapping_field
 from trnmodel.declared import CHIP, STACK, declare
 from trnmodel.result import Basis
@@ -53,8 +56,11 @@ class Efficiencies(Spec):
     Of the device's memory a server may use `memory_share`; each rank's process and its library keep `runtime_bytes` of
     it. The first rank holds `first_rank_bytes` more, and the tables of the vocabulary `whole` where the library does
     not cut them there. Ranks of TP cut the cache by `heads`, and store copies where there are fewer, or by `tokens`.
+    A whole decode step takes `decode_level` times what the other constants explain, a whole prefill `prefill_level`
+    times; only a calibration on a user's rows moves these.
     `measured_as` names the stack whose rows speak of one that differs in what is legal alone. `parts_measured_on`
-    names, for each resource, the chips on which the parts of a scenario were measured.
+    names, for each resource, the chips on which the parts of a scenario were measured. `posterior` is what a
+    calibration on a user's rows says of the constants; then bands follow from it.
     """
 
     JOINED = frozenset({"fitted_on", "parts_measured_on"})
@@ -103,6 +109,8 @@ class Efficiencies(Spec):
     logit_gathers: float = 0.0
     phase_overlap: float = 1.0
     p99_over_p50: float = 1.0
+    decode_level: float = 1.0
+    prefill_level: float = 1.0
     scratchpad_page_bytes: float = 0.0
     collective_buffer_bytes: float = 0.0
     code_bytes_per_layer: float = 0.0
@@ -132,6 +140,7 @@ class Efficiencies(Spec):
     measured_as: str = ""
     fitted_on: Mapping[str, tuple[str, ...]] = mapping_field()
     parts_measured_on: Mapping[str, tuple[str, ...]] = mapping_field()
+    posterior: Posterior | None = None
 
     @property
     def kind(self) -> Kind:
@@ -141,6 +150,13 @@ class Efficiencies(Spec):
         if self.construction == "parts":
             return "hand-tuned"
         return "public" if self.sources else "given"
+
+    @property
+    def movable(self) -> tuple[str, ...]:
+        """Constants of steps and servers that a calibration moves: those with a range, and the levels."""
+        held = (name for name in self.ranges if name in VALUES and name not in (*OF_MEMORY, *LEVELS))
+        ranged = (name for name in held if self.ranges[name][0] < self.ranges[name][1])
+        return (*(name for name in ranged if isinstance(getattr(self, name), float) and getattr(self, name)), *LEVELS)
 
     @property
     def word(self) -> str | None:
@@ -166,13 +182,19 @@ class Efficiencies(Spec):
             one_of(f"{self.id}: measured_as", self.measured_as, reader.ids("stack"), "the id of a stack")
 
 
+LEVELS = ("decode_level", "prefill_level")
+OF_MEMORY = frozenset(
+    """scratchpad_page_bytes collective_buffer_bytes code_bytes_per_layer ring_bytes_per_layer
+    microcode_bytes_per_core runtime_bytes first_rank_bytes memory_share""".split()
+)
+
 IDEAL = Efficiencies(id="ideal", name="ideal: nothing lost, nothing padded")
 
 
 VALUES = tuple(
     one.name
     for one in fields(Efficiencies)
-    if one.compare and one.name not in ("id", "name", "fitted_on", "parts_measured_on", "range_factor")
+    if one.compare and one.name not in ("id", "name", "fitted_on", "parts_measured_on", "range_factor", "posterior")
 )
 
 
@@ -277,7 +299,11 @@ def find(chip: Chip, stack: str | Efficiencies | None, argument: str, kind: str 
     """
     if isinstance(stack, Efficiencies):
         return stack
-    instance(argument, "" if stack is None else stack, str, "the id of a stack, or a stack itself")
+    instance(
+        argument, "" if stack is None else stack, str, "the id of a stack, the path of its file, or a stack itself"
+    )
+    if stack is not None and posterior.is_file(stack):
+        return from_file(chip, stack, argument)
     fields = ENCODER_FIELDS if kind == "encoder" and chip.encoder_stack else CHIP_FIELDS
     name = stack_id(chip, stack, argument, "stack", fields)
     if name == "ideal":
@@ -287,6 +313,44 @@ def find(chip: Chip, stack: str | Efficiencies | None, argument: str, kind: str 
         why = f"it is a stack of kernels, for tm.kernel, or data/facts/efficiencies.csv has no row of {e.id}"
         refuse(argument, name, f"{why}; allowed are {', '.join(stacks())}")
     return reader.spec(Efficiencies, e.id, chip.catalog_id)
+
+
+def from_file(chip: Chip, path: str, argument: str = "efficiencies") -> Efficiencies:
+    """Return the stack of a file that a calibration wrote, for use on a chip.
+
+    Raises ValueError, naming the file and the key, for a release or a constant that there is not.
+    """
+    try:
+        state = Path(path).stat()
+    except (OSError, ValueError):
+        state = None  # which reading it tells of
+    version = (state.st_mtime_ns, state.st_size) if state else ()
+    return _from_file(path, version, argument, chip.catalog_id)
+
+
+@lru_cache(maxsize=64)
+def _from_file(path: str, version: tuple[int, ...], argument: str, chip: str) -> Efficiencies:
+    """Return the stack of one version of a file: the same object each time, as results are cached by object."""
+    stated = posterior.read(path, argument)
+    if stated.stack not in stacks()[1:]:
+        near = ", ".join(nearest(stated.stack, stacks()[1:]))
+        raise ValueError(f"{stated.origin}: stack={shown(stated.stack)}: there is no such release; nearest: {near}")
+    return with_constants(reader.spec(Efficiencies, stated.stack, chip), stated)
+
+
+def with_constants(base: Efficiencies, stated: StackFile) -> Efficiencies:
+    """Return a stack with the constants that a calibration found, and what it knows of them."""
+    for name in stated.constants:
+        if name not in base.movable:
+            near = ", ".join(nearest(name, base.movable))
+            raise ValueError(f"{stated.origin}: constants.{name}: {base.id} has no such constant; nearest: {near}")
+    known = {name: (one.low, one.high) for name, one in stated.constants.items()}
+    named: dict[str, Any] = {"name": f"{base.name}, {stated.posterior.word}", "ranges": {**base.ranges, **known}}
+    values: dict[str, Any] = {name: one.value for name, one in stated.constants.items()}
+    try:
+        return replace(base, posterior=stated.posterior, **named, **values)
+    except ValueError as error:
+        raise ValueError(f"{stated.origin}: constants: {error}") from None
 
 
 FACTS_OF = {"stack": "efficiencies.csv", "trainer": "training.csv"}  # where these fields have their rows
@@ -334,12 +398,14 @@ def basis(e: Efficiencies, chip: Chip, lnc: int, part: Part) -> Basis:
     """
     reasons = [] if lnc in chip.lnc_choices else [f"lnc: {lnc} is announced for {chip.id}, not supported"]
     on = sorted(e.fitted_on.get(part, ()))
+    if e.posterior and part != "memory":
+        return e.posterior.basis(chip.id, reasons)
     if e.kind == "ideal":
         return Basis("ideal", "; ".join(reasons))
     changed = (
         list(_differing(e, reader.spec(Efficiencies, e.id, chip.catalog_id)))
-        if e.id in stacks()[1:]
-        else [f"{e.id} is none of data/"]
+        if e.id in stacks()[1:] and not e.posterior
+        else [f"{e.id} is none of data/"] * (not e.posterior)
     )
     if changed:
         reasons.append(f"stack: given with the call ({', '.join(changed)})")

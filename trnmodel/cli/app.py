@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import trnmodel
-from trnmodel.cli import answers, doctor, support, terminal, validate
+from trnmodel.cli import answers, calibrate, doctor, support, terminal, validate
 from trnmodel.cli.plugins import Commands
 from trnmodel.cli.questions import question
 from trnmodel.cli.scenarios import also, save
@@ -76,13 +76,16 @@ BestDtypes = Annotated[
 ]
 Stack = Annotated[
     str | None,
-    typer.Option(help="Software: public (default), hand-tuned, ideal, or an id.", **_name("stack")),
+    typer.Option(
+        help="Software: public (default), hand-tuned, ideal, an id, or a file of trnmodel calibrate.", **_name("stack")
+    ),
 ]
 Software = Annotated[
     str | None,
     typer.Option(
         "--stack",
-        help="Software: public (default), no-speculation, hand-tuned, ideal, or the id of a stack or option.",
+        help="Software: public (default), no-speculation, hand-tuned, ideal, the id of a stack or option, or a file of "
+        "trnmodel calibrate.",
         **_name("software"),
     ),
 ]
@@ -456,6 +459,12 @@ def cost(
     duty: Annotated[float, typer.Option(**NUMBER)] = 1.0,
     spares: Annotated[int, typer.Option(**WHOLE)] = 0,
     precision: BestDtypes = None,
+    stack: Annotated[
+        str | None,
+        typer.Option(
+            help="One software stack, by id or by a file of trnmodel calibrate; default every kind.", **_name("stack")
+        ),
+    ] = None,
     name: ModelName = None,
     as_json: Json = False,
 ) -> None:
@@ -464,7 +473,7 @@ def cost(
 
     with plain_errors(ctx, systems="system", **({} if price is None else {"pricing": "price"})):
         request = trnmodel.Request(prompt, output, speed, ttft, percentile, prefix, requests)
-        ask = {"precision": precision, "duty": duty, "spare_instances": spares, "region": region}
+        ask = {"precision": precision, "duty": duty, "spare_instances": spares, "region": region, "efficiencies": stack}
         ask |= {"pricing": pricing if price is None else price}
         result = trnmodel.token_cost(trnmodel.model(model, name), request, system, **ask | also(ctx, "token_cost"))
         own = {name: trnmodel.tco(name, owner=owner, **also(ctx, "tco", name)) for name in result.systems}
@@ -751,5 +760,6 @@ def prices(
 support.register(app)
 doctor.register(app)
 validate.register(app)
+calibrate.register(app)
 for command in app.registered_commands:
     command.epilog = terminal.EPILOG

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import signal
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import typer
 
@@ -21,6 +23,20 @@ def say(text: object, *, error: bool = False) -> None:
     typer.echo("\n".join(line[:MAX_ERROR] if error else line for line in lines), err=error)
 
 
+class _Notes:
+    """Prints warnings as notes on one line, each once."""
+
+    def __init__(self) -> None:
+        self.printed = set[str]()
+
+    def __call__(self, message: Warning | str, *_: Any, **__: Any) -> None:
+        """Print a warning that was not printed yet."""
+        line = f"Note: {' '.join(str(message).split())}"
+        if line not in self.printed:
+            say(line, error=True)
+        self.printed.add(line)
+
+
 @contextmanager
 def plain_errors(ctx: typer.Context | None = None, **renamed: str) -> Iterator[None]:
     """End with one line and a status of `terminal.Status` for input that is refused, a failure, or an interrupt.
@@ -28,7 +44,8 @@ def plain_errors(ctx: typer.Context | None = None, **renamed: str) -> Iterator[N
     With the context of a question, what the library refuses is told by the flags of its command; `renamed` names the
     parameters behind arguments that only this command calls otherwise.
     """
-    former = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    former, shown = signal.signal(signal.SIGTERM, signal.default_int_handler), warnings.showwarning
+    warnings.showwarning = _Notes()
     refused = ValueError if ctx else InputError
     try:
         yield
@@ -48,5 +65,6 @@ def plain_errors(ctx: typer.Context | None = None, **renamed: str) -> Iterator[N
         return
     finally:
         signal.signal(signal.SIGTERM, former)
+        warnings.showwarning = shown
     say(text, error=True)
     raise typer.Exit(status)

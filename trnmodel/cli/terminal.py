@@ -151,7 +151,7 @@ def identifier(kind: str) -> Callable[..., Any]:
 
         def read(name: str, text: str) -> str:
             meant = _meant(kind, name, text)
-            if meant != text.lower():
+            if meant not in (text, text.lower()):
                 ctx.meta.setdefault(READ_AS, []).append(f"{text} was read as {meant}.")
             return meant
 
@@ -194,7 +194,10 @@ def read_as(ctx: typer.Context) -> list[str]:
 def _meant(kind: str, name: str, text: str) -> str:
     """Return the id that a typed name means. What is no shipped model is left to the call: it may be a file."""
     from trnmodel.catalog import load, names
+    from trnmodel.catalog.posterior import is_file
 
+    if kind in ("stack", "software") and is_file(text):
+        return text
     if kind == "model":
         from trnmodel.models import shipped
 

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from trnmodel.arguments import choice, listed
 from trnmodel.catalog.load import DATA, read_csv, value
 from trnmodel.catalog.specs import Spec
-from trnmodel.declared import Checked, declare
 from trnmodel.evidence import search
 from trnmodel.evidence.cells import UnreadableRowError, measure
 from trnmodel.evidence.grounds import grounds
@@ -268,13 +267,10 @@ def labels(of: Sequence[Case]) -> dict[str, list]:
     }
 
 
-@declare(
-    passes_on=True,
-    rows=Checked("a table of measurements, or the path of its CSV file", {"type": "string"}),
-    groups=Checked("groups of rows, one or several", {"enum": [*GROUPS]}),
-)
-def calibrate(rows: pd.DataFrame | str | Path, groups: str | Iterable[str] = GROUPS) -> pd.DataFrame:
-    """Efficiencies fitted to the given rows, beside those in force; several groups until none moves the others.
+def refit(rows: pd.DataFrame | str | Path, groups: str | Iterable[str] = GROUPS) -> pd.DataFrame:
+    """Return constants fitted to the given rows, beside those in force; several groups until none moves the others.
+
+    It fits what `data/` ships, from nothing; `trnmodel.evidence.calibration` corrects that by rows of a user.
 
     Parameters
     ----------
@@ -298,7 +294,7 @@ def calibrate(rows: pd.DataFrame | str | Path, groups: str | Iterable[str] = GRO
     Examples
     --------
     >>> import pandas as pd
-    >>> calibrate(pd.DataFrame(columns=["instance", "workload", "metric", "value", "unit"])).empty
+    >>> refit(pd.DataFrame(columns=["instance", "workload", "metric", "value", "unit"])).empty
     True
     """
     import pandas as pd
@@ -324,7 +320,7 @@ def _scaled(quantity: str, ends: Sequence[float]) -> list[str]:
 
 
 def write(table: pd.DataFrame, path: Path = EFFICIENCIES) -> None:
-    """Put the values of `calibrate` into the rows of their owners, each with the relative spread that its row has."""
+    """Put the values of `refit` into the rows of their owners, each with the relative spread that its row has."""
     moved = {
         (owner, quantity): row.fitted / row.in_force
         for row in table.itertuples()
@@ -343,4 +339,4 @@ def write(table: pd.DataFrame, path: Path = EFFICIENCIES) -> None:
 
 if __name__ == "__main__":
     for measurements in (published(), COMPARATORS, COLLECTIVES):
-        write(calibrate(measurements))
+        write(refit(measurements))

@@ -23,7 +23,7 @@ from trnmodel.evidence.questions import grouped, predict, predicted, together
 from trnmodel.evidence.readings import Reading, is_rate, stack_of
 from trnmodel.kernels import kernel
 from trnmodel.models.transformer import Transformer, model
-from trnmodel.result import Basis
+from trnmodel.result import CALIBRATED, Basis
 from trnmodel.steps.questions import ELSEWHERE
 
 # the part that a meaning is about, by how it begins; another meaning is a part by itself
@@ -147,7 +147,8 @@ def _basis(r: Reading, points: Mapping[str, Any], unknown: Any) -> Basis:
     basis, (about, kind, chip, on) = _rows_basis(r, points, unknown), where(r).values()
     if is_rate(r.meaning) and basis.tails is not None:
         basis = basis._replace(tails=basis.tails[::-1])
-    return basis if np.all(basis.word == "ideal") else contradicted(basis, about, kind, chip, on, points)
+    own = np.all(basis.word == "ideal") or (about not in PLAIN and stack_of(r).posterior)
+    return basis if own else contradicted(basis, about, kind, chip, on, points)
 
 
 class Banded(NamedTuple):
@@ -206,10 +207,15 @@ def _banded(values: Mapping[Reading, float]) -> dict[Reading, Judged]:
     """Return the intervals of predictions: by the rows near them and, outside of these, by their stacks' ranges."""
     bases = _bases(values)
     widths: dict[Reading, Any] = {r: basis.sides for r, basis in bases.items()}
-    outside = [r for r, one in bases.items() if one.word == "extrapolated" and where(r)["part"] not in PLAIN]
+    outside = [r for r, one in bases.items() if _loose(str(one.word)) and where(r)["part"] not in PLAIN]
     for group in grouped(outside):
         widths |= _ranged(group, values, bases)
     return {r: _interval(values[r], bases[r], widths[r]) for r in values}
+
+
+def _loose(word: str) -> bool:
+    """Return whether the ranges of a stack count in the band of a prediction that rests on this word."""
+    return word == "extrapolated" or word.startswith(CALIBRATED)
 
 
 def _interval(value: float, basis: Basis, widths: Widths | UnreadableRowError) -> Judged:

@@ -275,6 +275,39 @@ def stack_of(r: Reading, tune: Tune | None = None) -> Efficiencies:
     return instance("tune", tune(chosen), Efficiencies, "a change of a stack") if tune else chosen
 
 
+def is_of_model(r: Reading) -> bool:
+    """Return whether the software stack of a model's steps answers a reading, and no trainer or kernel.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from trnmodel.evidence.cells import texts
+    >>> cells = {"instance": "trn2.48xlarge", "workload": "Llama-3.1-8B", "tp": 8, "batch": 4, "seq_len": 2048}
+    >>> is_of_model(reading(texts(pd.DataFrame([cells | {"metric": "TPOT", "value": 9, "unit": "ms"}]))[0]))
+    True
+    """
+    return bool(r.model) and not r.meaning.startswith((*RUNS, *MODELLESS))
+
+
+def with_stack(r: Reading, stack: str | Efficiencies) -> Reading:
+    """Return a reading that is asked with a stack, unless it states another release, or has no constants of a stack.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from trnmodel.evidence.cells import texts
+    >>> cells = {"instance": "trn2.48xlarge", "workload": "Llama-3.1-8B", "tp": 8, "batch": 4, "seq_len": 2048}
+    >>> row = texts(pd.DataFrame([cells | {"metric": "TPOT", "value": 9, "unit": "ms"}]))[0]
+    >>> with_stack(reading(row), "ideal").stack.id
+    'ideal'
+    """
+    if not is_of_model(r):
+        return r
+    where, own = machine(r), stack_of(r).id if r.stack or r.engine else ""
+    e = find(where if isinstance(where, Chip) else where.chip, stack, "efficiencies", read_model(r.model).kind)
+    return r if own and own != e.id else replace(r, stack=e)
+
+
 @lru_cache(maxsize=512)
 def _stack(where: Same[System | Chip], stack: Any, kind: str) -> Efficiencies:
     """Return the stack of a machine by id or as an object; None is the machine's own for a kind of model."""

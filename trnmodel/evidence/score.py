@@ -8,19 +8,21 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trnmodel.arguments import refuse, shown
-from trnmodel.declared import Checked, declare
+from trnmodel.arguments import NoteWarning, refuse, shown
+from trnmodel.catalog.stacks import Efficiencies
+from trnmodel.declared import STACK, Checked, declare
 from trnmodel.evidence.cells import COLUMNS, UnreadableRowError, measure, text, texts
 from trnmodel.evidence.columns import NAMES
 from trnmodel.evidence.grounds import Judged, banded, where
 from trnmodel.evidence.meanings import Decision, decisions
-from trnmodel.evidence.readings import Reading, reading
+from trnmodel.evidence.readings import Reading, is_of_model, reading, with_stack
 from trnmodel.evidence.records import TYPES
 from trnmodel.evidence.rows import MEASURED, published, read_table
 from trnmodel.models.transformer import Transformer
@@ -65,7 +67,7 @@ def configuration(r: Reading, predicted: float) -> str:
     question = (
         r.meaning,
         r.where,
-        r.stack,
+        getattr(r.stack, "id", r.stack),
         r.mapping,
         r.model_id,
         r.compiled_batch,
@@ -76,15 +78,34 @@ def configuration(r: Reading, predicted: float) -> str:
     return hashlib.sha1(repr(question).encode()).hexdigest()[:12]
 
 
-def _judge(rows: Sequence[dict[str, str]], models: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+def _judge(
+    rows: Sequence[dict[str, str]], models: Mapping[str, Any] | None, stack: str | Efficiencies | None
+) -> list[dict[str, Any]]:
     """Each row's prediction beside its meaning, or the reason for none."""
     decided = decisions(rows)
     read = [_read(row, models, d) for row, d in zip(rows, decided, strict=True)]
+    if stack is not None:
+        read = _with_stack(read, stack)
     judged = iter(banded(r for r, _ in read if isinstance(r, Reading)))
     return [
         _line(d, *one, next(judged) if isinstance(one[0], Reading) else one[0])
         for d, one in zip(decided, read, strict=True)
     ]
+
+
+def _with_stack(
+    read: Sequence[tuple[Reading | UnreadableRowError, float]], stack: str | Efficiencies
+) -> list[tuple[Reading | UnreadableRowError, float]]:
+    """Return rows that are asked with a stack, with a note on those that state other software and keep it."""
+    there, others = list[tuple[Reading | UnreadableRowError, float]](), set[str]()
+    for r, measured in read:
+        one = r if isinstance(r, UnreadableRowError) else with_stack(r, stack)
+        if isinstance(one, Reading) and one is r and one.stack and is_of_model(one):
+            others.add(str(one.stack))
+        there.append((one, measured))
+    if others:
+        warnings.warn(f"efficiencies: rows that state {', '.join(sorted(others))} keep it", NoteWarning, stacklevel=5)
+    return there
 
 
 def _read(
@@ -140,7 +161,7 @@ def _line(d: Decision, r: Reading | UnreadableRowError, measured: float, judged:
         "meaning": r.meaning,
         "model": r.model_id,
         "chip": where(r)["chip"],
-        "stack": r.stack,
+        "stack": getattr(r.stack, "id", r.stack),
         "configuration": configuration(r, value * r.scale),
         "weight": r.weight,
         "set_aside": r.reason,
@@ -152,8 +173,13 @@ def _line(d: Decision, r: Reading | UnreadableRowError, measured: float, judged:
     passes_on=True,
     rows=Checked("a table of measurements, or the path of its CSV file", {"type": "string"}),
     models=Checked("a mapping of names to models of your own", {"type": "object"}),
+    efficiencies=STACK,
 )
-def validate(rows: pd.DataFrame | str | Path, models: Mapping[str, Any] | None = None) -> pd.DataFrame:
+def validate(
+    rows: pd.DataFrame | str | Path,
+    models: Mapping[str, Any] | None = None,
+    efficiencies: str | Efficiencies | None = None,
+) -> pd.DataFrame:
     """Predict measured rows from their own columns: steps of models, training, kernels, collectives, watts, footprints.
 
     A run of training may state more in columns by name: `micro_batch`, `interleave`, `recompute`, `zero`,
@@ -173,6 +199,8 @@ def validate(rows: pd.DataFrame | str | Path, models: Mapping[str, Any] | None =
         unit must be there. A file is a regular one, UTF-8, of at most 64 MiB; at most 100,000 rows. [-]
     models : mapping, optional
         Workload name to model (an id, the path of a config.json, or an object), asked before the alias table. [-]
+    efficiencies : str or Efficiencies, optional
+        Software stack of models' rows that state no other release, such as one that was calibrated. [-]
 
     Returns
     -------
@@ -203,7 +231,7 @@ def validate(rows: pd.DataFrame | str | Path, models: Mapping[str, Any] | None =
 
     table, known = read_table(rows), read_models(models)
     cells = texts(table)
-    judged = pd.DataFrame(_judge(cells, known), index=table.index, columns=JUDGED)
+    judged = pd.DataFrame(_judge(cells, known, efficiencies), index=table.index, columns=JUDGED)
     others = table.drop(columns=[name for name in JUDGED if name in table.columns])
     if "id" not in table.columns:
         judged["id"] = [row["id"] for row in cells]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from trnmodel.arguments import choice, instance, refuse
 from trnmodel.calls import arguments_of
 from trnmodel.catalog import plain_yaml, untrusted
+from trnmodel.catalog.posterior import is_file
 from trnmodel.catalog.specs import mapping_field
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import find as find_system
@@ -315,6 +316,9 @@ def _scenario(values: Any, place: Place, folder: Path, origin: str = "") -> Scen
         for name, one in layout.settings().items()
         if name in held
     }
+    software = settings.get("efficiencies")
+    if isinstance(software, str) and is_file(software):
+        settings["efficiencies"] = str(folder / software)
     if isinstance(settings.get("pricing"), dict):
         settings["pricing"] = _by_id(place.name("pricing"), settings["pricing"])
     return Scenario(

@@ -77,6 +77,7 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
         *("expert_split", "tensor_degrees", "scratchpad_page_bytes", "collective_buffer_bytes", "code_bytes_per_layer"),
         *("ring_bytes_per_layer", "microcode_bytes_per_core", "runtime_bytes", "first_rank_bytes"),
         *("first_rank_tables", "memory_share", "p99_over_p50", "construction", "measured_as"),
+        *("decode_level", "prefill_level"),
     ),
 }
 # the same of training: "scheduling" is what is left, legal mappings, the slowest rank and stored bytes

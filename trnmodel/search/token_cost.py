@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from trnmodel.arguments import MOST_CHIPS, TINY, choice, numbers, one_of, refuse
 from trnmodel.catalog.rents import Rent, hosted, own, rent
-from trnmodel.catalog.stacks import find
+from trnmodel.catalog.stacks import Efficiencies, find
 from trnmodel.catalog.stacks import kinds as stacks_of
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import find as find_system
 from trnmodel.cost.matching import same_owner
 from trnmodel.cost.tco import Cost
-from trnmodel.declared import MODEL, PRECISION, SEVERAL, Checked, Integer, Number, Object, declare
+from trnmodel.declared import MODEL, PRECISION, SEVERAL, STACK, Checked, Integer, Number, Object, declare
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.result import Card, tidy
@@ -252,6 +252,7 @@ def tie(one: TokenCost, other: TokenCost) -> tuple[Any, Any, Any]:
     pricing=Checked("a pricing, a price of a chip-hour in USD, a Rent or a Cost, or a mapping of them by system"),
     region=Checked("a region or seller that a published price names", {"type": "string"}),
     precision=PRECISION,
+    efficiencies=STACK,
     duty=Number(TINY, 1),
     spare_instances=Integer(0, MOST_CHIPS),
 )
@@ -263,6 +264,7 @@ def token_cost(
     pricing: str | float | Rent | Cost | Mapping[str, Any] = "capacity-block",
     region: str | None = None,
     precision: str | None = None,
+    efficiencies: str | Efficiencies | None = None,
     duty: float = 1.0,
     spare_instances: int = 0,
 ) -> TokenCosts:
@@ -286,6 +288,9 @@ def token_cost(
         Where, as of `tm.rent`. [-]
     precision : str, optional
         Default the best of BF16, FP8 and MXFP8 that the chip computes in. [-]
+    efficiencies : str or Efficiencies, optional
+        One software stack, as of `tm.decode_step`, such as one that was calibrated; default each kind that the chip
+        has. [-]
     duty : float
         Share of the rented time in which the load is there; above 0. [-]
     spare_instances : int
@@ -338,8 +343,9 @@ def token_cost(
     lines = []
     for spec in specs:
         price = _price(pricing, spec, q.model, region)
-        for word in reversed(stacks_of(spec.chip).values()):
-            stack = find(spec.chip, word, "software")
+        kinds = reversed(stacks_of(spec.chip).values()) if efficiencies is None else [efficiencies]
+        for word in kinds:
+            stack = find(spec.chip, word, "efficiencies")
             lines.append(cost_line(q, spec, *price, stack, chosen(q, spec, word)))
     return TokenCosts(q, tuple(lines))
 

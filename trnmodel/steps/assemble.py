@@ -441,14 +441,14 @@ def parts_of(s: Setting, work: RankWork, sent: Iterable[Message]) -> tuple[Parts
 
 
 def joined_s(s: Setting, parts: Parts, compute_memory_overlap: Numeric, network_overlap: Numeric) -> NDArray:
-    """Time that the parts of a step overlap to [s]."""
+    """Time that the parts of a step overlap to, at the level of its phase [s]."""
     linear_s, weights_s, attend_s, cache_s, network, overhead = parts
     device_s = step.overlapped_s(linear_s + attend_s, weights_s + cache_s, compute_memory_overlap)
     if s.phases_wait:
         linear = step.overlapped_s(linear_s, weights_s, compute_memory_overlap)
         apart_s = linear + step.overlapped_s(attend_s, cache_s, compute_memory_overlap)
         device_s = step.phased_s(device_s, apart_s, s.e.phase_overlap)
-    return step.overlapped_s(device_s, network, network_overlap) + overhead
+    return (step.overlapped_s(device_s, network, network_overlap) + overhead) * s.level
 
 
 def assemble(
@@ -458,10 +458,10 @@ def assemble(
     parts, flop, moved = parts_of(s, work, messages(s, work))
     return {
         "time_s": joined_s(s, parts, compute_memory_overlap, network_overlap),
-        "compute_s": parts.linear_s + parts.attend_s,
-        "memory_s": parts.weights_s + parts.cache_s,
-        "network_s": parts.network_s,
-        "overhead_s": parts.overhead_s,
+        "compute_s": (parts.linear_s + parts.attend_s) * s.level,
+        "memory_s": (parts.weights_s + parts.cache_s) * s.level,
+        "network_s": parts.network_s * s.level,
+        "overhead_s": parts.overhead_s * s.level,
         "work_flop_per_rank": flop,
         "moved_bytes_per_rank": moved,
     }
@@ -482,7 +482,7 @@ def lines_of(s: Setting, work: RankWork) -> dict[str, Line]:
 
     def add(name: str, line: Line) -> None:  # kinds of layers may share a name
         before = lines.get(name, Line(0.0, 0.0, 0.0, 0.0))
-        lines[name] = Line(*(one + more for one, more in zip(before, line, strict=True)))
+        lines[name] = Line(*(one + more * s.level for one, more in zip(before, line, strict=True)))
 
     for b in s.listed.burdens:
         one = load(b, s, work)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from trnmodel.bands import MEMORY, STORED, Judgement, Reach, joined, ranged, stack_basis, stack_judgement, stack_reach
 from trnmodel.catalog.specs import Chip, Precision
-from trnmodel.catalog.stacks import Efficiencies, fitted_resources
+from trnmodel.catalog.stacks import OF_MEMORY, Efficiencies, fitted_resources
 from trnmodel.formulas.bands import joint_width
 from trnmodel.formulas.step import left_in_bank_bytes
 from trnmodel.models.blocks import Phase
@@ -59,10 +59,7 @@ ELSEWHERE: Lines[str, frozenset[str]] = {
         """decode_matmul_share lone_core_cache_passes host_logit_bytes_per_s step_overhead_s dense_layer_s sequence_s
         graph_doubling_s expert_core_s expert_gather_reads expert_serial_s p99_over_p50""".split()
     ),
-    "memory": frozenset(
-        """scratchpad_page_bytes collective_buffer_bytes code_bytes_per_layer ring_bytes_per_layer
-        microcode_bytes_per_core runtime_bytes first_rank_bytes memory_share""".split()
-    ),
+    "memory": OF_MEMORY,
     "experts": frozenset(
         """expert_core_s expert_gather_reads expert_block_s expert_serial_s expert_spread
         dispatch_traffic_ratio""".split()
@@ -276,6 +273,8 @@ class StepQuestion(InferenceQuestion):
 
     def ranges(self, outside: Any) -> Widths:
         """Half-widths that the stack's ranges give the time of points outside of the rows; 0 where few are."""
+        if self.setting.e.posterior:
+            return ranged(self.setting.e, self.figure, at_once=True, without=self.elsewhere())
         if not np.ndim(outside) or any(map(np.ndim, self.places)) or self.spec_shapes or np.mean(outside) > FEW_OUTSIDE:
             return self._ranges(outside)
         few = {name: np.broadcast_to(x, outside.shape)[outside] for name, x in self.sizes.items() if np.ndim(x)}

@@ -7,6 +7,7 @@ for each sort of term: what the fullest rank has to do of it. `trnmodel.steps.as
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -15,8 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.arguments import Same, instance, refuse
+from trnmodel.arguments import NoteWarning, Same, instance, refuse
 from trnmodel.catalog.load import precision as read_precision
+from trnmodel.catalog.posterior import Posterior, is_file
 from trnmodel.catalog.specs import Chip, Precision, shapes
 from trnmodel.catalog.stacks import Efficiencies, find
 from trnmodel.catalog.systems import System
@@ -215,6 +217,11 @@ class Setting:
         return self.hbm_bytes * self.e.memory_share
 
     @property
+    def level(self) -> Any:
+        """How many times as long a step of the phase takes as the constants of the stack explain."""
+        return self.e.decode_level if self.phase == "decode" else self.e.prefill_level
+
+    @property
     def places(self) -> tuple[Any, ...]:
         """Arrays with a place for each point, or for each mapping that broadcasts with them."""
         return self.degrees if self.index is None else (self.index,)
@@ -260,6 +267,8 @@ def setting(
     """
     instance("mapping", mapping, Mapping, "a Mapping, such as Mapping(tp=8)")
     named = type(model) is str and known(model)  # a file may have changed since
+    if type(stack) is str and is_file(stack):
+        stack = find(site(system, mapping.lnc).chip, stack, "efficiencies")
     specs = (model if named else read_model(model), system, precision, stack)
     if not mapping.key and mapping.size > SHARED:
         return _resolved(specs, phase, timed, mapping)
@@ -280,12 +289,21 @@ def _saved(specs: tuple[str | Same | None, ...], phase: Phase, timed: bool, key:
     return _resolved(resolvable, phase, timed, Mapping(*degrees, lnc=lnc, placement=placement))
 
 
+@lru_cache(maxsize=SETTINGS)
+def _note(posterior: Same[Posterior], chip: str, system: str) -> None:
+    """Warn where a machine is none of those that a stack was calibrated on: once for each."""
+    if strange := posterior.it.strange(chip, system):
+        warnings.warn(f"efficiencies on {system or chip}: {strange}", NoteWarning, stacklevel=3)
+
+
 def _resolved(specs: tuple[Any, ...], phase: Phase, timed: bool, mapping: Mapping) -> Setting:
     """Return the setting of a model, a system, a precision and a stack."""
     model, system, precision, stack = specs
     at = site(system, mapping.lnc)
     chosen, dtypes = read_model(model), read_precision(precision)
     e = find(at.chip, stack, "efficiencies", chosen.kind)
+    if e.posterior:
+        _note(Same(e.posterior), at.chip.id, "" if at.where is at.chip else at.where.id)
     mapping, index = _different(mapping, at, e)
     wide, outline = dtypes.storage_bytes("activations"), chosen.outline(phase)
     if not outline.layers:

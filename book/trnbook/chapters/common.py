@@ -13,7 +13,7 @@ from trnmodel.catalog.specs import Chip, Spec
 from trnmodel.catalog.systems import System
 from trnmodel.formulas import memory, roofline
 from trnmodel.quantities import quantity
-from trnmodel.result import BASES, in_sentence, tidy
+from trnmodel.result import BASES, CALIBRATED, in_sentence, tidy
 from trnmodel.steps.rank import site
 from trnmodel.units import format_quantity, format_within
 
@@ -70,8 +70,8 @@ def card(
     >
     > **Proof:** Check.
     """
-    if mark and mark not in BASES:
-        refuse("mark", mark, f"allowed are {', '.join(BASES)}, or nothing")
+    if mark and mark not in BASES and not mark.startswith(CALIBRATED):
+        refuse("mark", mark, f"allowed are {', '.join(BASES)}, one that begins with {CALIBRATED}, or nothing")
     if rival and alone:
         refuse("rival", rival, f"give it or alone, and not both; alone={alone!r}")
     if isinstance(number, str):

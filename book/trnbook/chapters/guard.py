@@ -15,6 +15,7 @@ import numpy as np
 from trnmodel.arguments import HUGE, TINY, ImpossibleError, UnanswerableError, shown
 from trnmodel.catalog import load
 from trnmodel.catalog import stacks as catalog_stacks
+from trnmodel.catalog.posterior import is_file
 from trnmodel.catalog.specs import Chip
 from trnmodel.catalog.stacks import KINDS, find, kinds
 from trnmodel.catalog.systems import System
@@ -147,9 +148,11 @@ def computes(chip: Chip, **precisions: str) -> None:
 
 
 def software(chip: Chip, **stacks: str) -> None:
-    """Check that a chip has the kind of software, or that a stack by name runs on it."""
+    """Check that a chip has the kind of software, or that a stack by name or by its file runs on it."""
     for name, stack in stacks.items():
-        one_of(known := dict.fromkeys([*KINDS, *catalog_stacks.stacks()]), **{name: stack})
+        own_file = [stack] if isinstance(stack, str) and is_file(stack) else []
+        known = dict.fromkeys([*KINDS, *catalog_stacks.stacks(), *own_file])
+        one_of(known, **{name: stack})
         there = kinds(chip) if stack in KINDS else known
         need(stack in there, f"{name} = {stack!r}: {chip.id} has none; it has {', '.join(there)}")
         own = find(chip, KINDS.get(stack, stack), name)

@@ -31,6 +31,7 @@ NOT_TYPED = {
     "Transformer": "made by tm.model",
     "MappingProxyType": "of the standard library",
     "Capacity": "made by tm.plan",
+    "Calibration": "made by tm.calibrate",
     "Check": "made by tm.check",
     "Measurements": "made by tm.measure",
     "NextMeasurement": "made by tm.next_measurement",
@@ -510,7 +511,7 @@ def _measured_rows() -> Iterator[Call]:
     )
     yield _call("rows", "tm.nearest", "rows=measured(), count=2", "frame: rows; models: models")
     yield _call("rows", "tm.doctor", "rows=measured()", "frame: rows; models: models")
-    yield _call("rows", "tm.calibrate", "rows=measured(), groups=('encoder',)", "frame: rows; groups: groups")
+    yield _call("rows", "tm.calibrate", "rows=measured()", "frame: rows; models: models")
     yield _call("rows", "config_file", "", "config: text", also={"text": ("config.json",)})
     yield _call("rows", "named_file", "", "file-name: name")
     yield _call("rows", "table_file", "", "csv: text", also={"text": ("rows",)})

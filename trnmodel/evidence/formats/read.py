@@ -65,7 +65,7 @@ VERSION = re.compile(r"\d+\.\d+(?:\.\d+)?")  # of a release that is named by its
 SHOWN = 8  # refusals that the card lists
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class MeasuredRows(Card):
     """Rows that were read from files, and what was not read.
 
