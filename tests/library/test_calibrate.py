@@ -1,6 +1,5 @@
 """Own rows correct a stack: what it predicts then, how sure it is, and the file that other calls take."""
 
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -217,13 +216,6 @@ def test_without_a_usable_row_every_reason_is_given():
         tm.calibrate(measured_by(public(), STEPS[:1]), "ideal")
     with pytest.raises(ValueError, match=r"^rows="):
         tm.calibrate(None)
-
-
-def test_ten_rows_take_less_than_two_seconds(slow):
-    rows = measured_by(slow)
-    begin = time.process_time()
-    tm.calibrate(rows)
-    assert time.process_time() - begin < 2
 
 
 def drawn(names, covariance, order):

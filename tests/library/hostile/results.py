@@ -153,6 +153,7 @@ METHODS: dict[str, tuple[str, str]] = {
     "Quality.to_frame": ("", ""),
     "Quality.exceeds": ("limit=2.0", "one: limit"),
     "Check.to_frame": ("", ""),
+    "Calibration.save": ("path='/dev/null/x.yaml'", "text: path"),
     "Scenario.ask": ("call='plan'", "choice: call"),
     "Scenario.energy": ("", "object: system"),
     "Scenario.goodput": ("", "object: system"),
