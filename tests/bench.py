@@ -27,6 +27,7 @@ MILLION = 1_000_000
 LLAMA = {"model": "llama-3.1-70b", "system": "trn2.48xlarge", "precision": "bf16"}
 DEGREES = np.array([8.0, 16.0, 32.0, 64.0])
 ROUNDS = 3
+SCALES = itertools.count(1.0, 0.01)  # of measurements, so that each asks anew
 
 
 class Case(NamedTuple):
@@ -227,6 +228,17 @@ def more() -> Iterator[Case]:
     yield from searches()
     yield Case("144-chip topology, all metrics", lambda: what_if.metrics(tm.topology("trn3-nl72x2-pcie160")), 5.0)
     yield Case("refusing a file of 60 kB of brackets", hostile_file, 5.0)
+    yield Case("tm.calibrate, ten rows", calibration, 2.0)
+
+
+def calibration() -> None:
+    """Correct a stack by ten rows, of which no answer is saved."""
+    import pandas as pd
+
+    row = {"instance": "trn2.48xlarge", "workload": "Llama-3.1-8B", "tp": 8, "seq_len": 8192, "unit": "ms"}
+    scale = next(SCALES)
+    rows = [row | {"batch": batch, "metric": "TPOT", "value": scale * (9 + batch / 4)} for batch in range(1, 11)]
+    tm.calibrate(pd.DataFrame(rows))
 
 
 def swept(points: int = MILLION) -> list[bool]:

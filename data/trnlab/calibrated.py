@@ -189,7 +189,9 @@ def summary(lines: pd.DataFrame) -> pd.DataFrame:
     table = table.reset_index()
     places = [{name: i for i, name in enumerate(names)} for names in ((SAME, PAGE, LARGE), (*PARTS, ALL))]
     table = table.assign(first=table.rows.map(places[0]), last=table.part.map(places[1]))
-    return table.sort_values(["first", "number", "last"], ignore_index=True).drop(columns=["first", "last"])
+    return table.sort_values(["first", "number", "last"], kind="stable", ignore_index=True).drop(
+        columns=["first", "last"]
+    )
 
 
 def write() -> None:

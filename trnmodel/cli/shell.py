@@ -44,11 +44,13 @@ def plain_errors(ctx: typer.Context | None = None, **renamed: str) -> Iterator[N
     With the context of a question, what the library refuses is told by the flags of its command; `renamed` names the
     parameters behind arguments that only this command calls otherwise.
     """
-    former, shown = signal.signal(signal.SIGTERM, signal.default_int_handler), warnings.showwarning
-    warnings.showwarning = _Notes()
+    former = signal.signal(signal.SIGTERM, signal.default_int_handler)
     refused = ValueError if ctx else InputError
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", UserWarning)
+            warnings.showwarning = _Notes()
+            yield
     except ChapterError as error:
         status, text = Status.FAULT, str(error)
     except BrokenPipeError:
@@ -65,6 +67,5 @@ def plain_errors(ctx: typer.Context | None = None, **renamed: str) -> Iterator[N
         return
     finally:
         signal.signal(signal.SIGTERM, former)
-        warnings.showwarning = shown
     say(text, error=True)
     raise typer.Exit(status)

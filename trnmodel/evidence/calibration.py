@@ -101,9 +101,14 @@ class Calibration(Card):
     def save(self, path: str | Path) -> None:
         """Write the stack file.
 
-        Raises ValueError where the path does not end in .yaml or .yml, by which calls know a stack file.
+        Raises ValueError where the path does not end in .yaml or .yml, by which calls know a stack file, and where it
+        cannot be written.
         """
-        stack_path(path).write_text(self.to_yaml(), encoding="utf-8")
+        where = stack_path(path)
+        try:
+            where.write_text(self.to_yaml(), encoding="utf-8")
+        except (OSError, ValueError) as error:
+            refuse("path", str(path), f"cannot be written: {getattr(error, 'strerror', None) or error}")
 
 
 PRIOR = "prior: no row depends on it"

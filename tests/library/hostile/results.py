@@ -157,6 +157,7 @@ METHODS: dict[str, tuple[str, str]] = {
     "Check.to_frame": ("", ""),
     "Measurements.to_frame": ("", ""),
     "NextMeasurement.to_frame": ("", ""),
+    "Calibration.save": ("path='/dev/null/x.yaml'", "text: path"),
     "Scenario.ask": ("call='plan'", "choice: call"),
     "Scenario.energy": ("", "object: system"),
     "Scenario.goodput": ("", "object: system"),
