@@ -10,11 +10,13 @@ import typer
 from trnmodel.cli import terminal
 from trnmodel.cli.questions import question
 from trnmodel.cli.shell import plain_errors, say
+from trnmodel.cli.terminal import Status
+from trnmodel.cli.validate import Also, refusals, stated_by
 
 MOST_SKIPPED = 10  # rows whose reason is printed
 
 Files = Annotated[
-    list[str], typer.Argument(metavar="FILES...", help="Tables of measurements, as tm.validate takes them.")
+    list[str], typer.Argument(metavar="FILES...", help="Files of benchmark tools, or of our own columns.")
 ]
 Output = Annotated[
     str | None,
@@ -33,28 +35,35 @@ Json = Annotated[bool, typer.Option("--json", help="Print every figure, as JSON.
 
 
 def calibrate(
-    ctx: typer.Context, files: Files, output: Output = None, stack: Software = None, as_json: Json = False
+    ctx: typer.Context,
+    files: Files,
+    output: Output = None,
+    stack: Software = None,
+    also: Also = [],  # noqa: B006
+    as_json: Json = False,
 ) -> None:
     """Correct the constants of a software stack by your own measurements, and write the stack to a file.
 
-    Every command takes the file by --stack.
+    It reads the files that `validate` reads; --set states what they do not. Every command takes the stack by --stack.
     """
-    import pandas as pd
-
     import trnmodel
-    from trnmodel.evidence.rows import read_table
 
-    with plain_errors(ctx, rows="files", path="output"):
+    with plain_errors(ctx, paths="files", rows="files", stated="also", path="output"):
         if output is not None:
             from trnmodel.evidence.calibration import stack_path
 
             stack_path(output)
-        rows = pd.concat([read_table(file) for file in files], ignore_index=True)
-        result = trnmodel.calibrate(rows, stack)
+        measured = trnmodel.read_measurements(files, stated_by(also))
+        if not len(measured.rows):
+            say("\n".join(refusals(measured)), error=True)
+            raise typer.Exit(Status.REFUSED)
+        result = trnmodel.calibrate(measured.rows, stack)
         if output is not None:
             result.save(output)
         for sentence in terminal.read_as(ctx):
             say(sentence, error=as_json)
+        for line in refusals(measured):
+            say(line, error=True)
         say(json.dumps(_data(result), indent=2) if as_json else "\n".join(_lines(result, output)))
 
 

@@ -10,10 +10,11 @@ import typer
 from trnmodel.cli.questions import question
 from trnmodel.cli.shell import plain_errors, say
 from trnmodel.cli.terminal import Status
+from trnmodel.cli.validate import Also, refusals, stated_by
 
 Items = Annotated[
     list[str],
-    typer.Argument(metavar="FILE...", help="CSV files of measured rows; behind --row further cells, KEY=VALUE."),
+    typer.Argument(metavar="FILE...", help="Files that validate reads; behind --row further cells, KEY=VALUE."),
 ]
 Cells = Annotated[
     list[str],
@@ -22,7 +23,13 @@ Cells = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print every figure, as JSON.")]
 
 
-def doctor(ctx: typer.Context, item: Items = [], row: Cells = [], as_json: Json = False) -> None:  # noqa: B006
+def doctor(
+    ctx: typer.Context,
+    item: Items = [],  # noqa: B006
+    row: Cells = [],  # noqa: B006
+    also: Also = [],  # noqa: B006
+    as_json: Json = False,
+) -> None:
     """Say whether a measured number is right, what it should be, and which causes can explain the gap.
 
     A row has the cells instance, workload, metric, value and unit, and as many of tp, batch, input_len, output_len,
@@ -30,9 +37,9 @@ def doctor(ctx: typer.Context, item: Items = [], row: Cells = [], as_json: Json 
     """
     import trnmodel
 
-    with plain_errors(ctx, rows="item"):
-        each = [_cells([*row, *item])] if row else _files(item)
-        results = [trnmodel.doctor(rows) for rows in each]
+    with plain_errors(ctx, rows="item", paths="item", stated="also"):
+        each = _cells([*row, *item]) if row else _rows(item, also)
+        results = [trnmodel.doctor(each)]
         if as_json:
             tables = [_data(one) for result in results for one in result.rows]
             typer.echo(json.dumps(tables, indent=2))
@@ -42,11 +49,19 @@ def doctor(ctx: typer.Context, item: Items = [], row: Cells = [], as_json: Json 
             raise typer.Exit(Status.IMPOSSIBLE)
 
 
-def _files(items: list[str]) -> list[Any]:
-    """Return the files that are named, at least one."""
+def _rows(items: list[str], also: list[str]) -> Any:
+    """Return the rows of the files that are named, at least one, and say what of them is not read."""
     from trnmodel.arguments import refuse
+    from trnmodel.evidence.formats.read import read_measurements
 
-    return items or refuse("rows", "", "allowed are files of measured rows, or the cells of one behind --row")
+    if not items:
+        refuse("rows", "", "allowed are files of measured rows, or the cells of one behind --row")
+    measured = read_measurements(items, stated_by(also))
+    for line in refusals(measured):
+        say(line, error=True)
+    if not len(measured.rows):
+        raise typer.Exit(Status.REFUSED)
+    return measured.rows
 
 
 def _cells(typed: list[str]) -> dict[str, str]:

@@ -110,7 +110,7 @@ def validate(
 
     flags: dict[str, Any] = {"system": system, "model": model, "tp": tp, "dp": dp, "lnc": lnc, "precision": precision}
     flags |= {"engine": engine, "release": release, "slots": slots}
-    stated = {key: x for key, x in flags.items() if x is not None} | dict(text.split("=", 1) for text in also)
+    stated = {key: x for key, x in flags.items() if x is not None} | stated_by(also)
     with plain_errors(ctx, paths="files", stated="also"):
         if output is not None and os.path.realpath(output) in [os.path.realpath(one) for one in files]:
             refuse("output", output, "allowed is a file that is not read")
@@ -118,7 +118,7 @@ def validate(
         stated |= {"model": next(iter(models))} if models else {}
         measured = trnmodel.read_measurements(files, stated)
         if not len(measured.rows):
-            say("\n".join(_refused(measured)), error=True)
+            say("\n".join(refusals(measured)), error=True)
             raise typer.Exit(Status.REFUSED)
         table = judged(trnmodel.validate(measured.rows, models))
         if output is not None:
@@ -131,10 +131,21 @@ def validate(
         else:
             few = table[table.skipped == ""].head(FEW + 1)
             near = nearest(measured.rows.loc[few.index], NEAREST, models) if 0 < len(few) <= FEW else None
-            notes = [*_unasked(table), *_refused(measured), *_formats(table)]
+            notes = [*_unasked(table), *refusals(measured), *_formats(table)]
             say("\n".join([*_lines(table, near), *notes, _summary(table, measured)]))
         if not (table.skipped == "").any():
             raise typer.Exit(Status.IMPOSSIBLE)
+
+
+def stated_by(also: list[str]) -> dict[str, Any]:
+    """Return the columns that `--set` states, with their values.
+
+    Examples
+    --------
+    >>> stated_by(["system=trn2.48xlarge", "tp=8"])
+    {'system': 'trn2.48xlarge', 'tp': '8'}
+    """
+    return dict(text.split("=", 1) for text in also)
 
 
 def _own_models(model: str | None, name: str | None) -> dict[str, Transformer]:
@@ -269,7 +280,8 @@ def _times(rows: int, metric: str) -> str:
     return f"{metric}" if rows == 1 else f"{rows:,} rows such as {metric}"
 
 
-def _refused(measured: MeasuredRows) -> list[str]:
+def refusals(measured: MeasuredRows) -> list[str]:
+    """Return a line for each of the first figures that were not read, and how many more there are."""
     rows = measured.refused
     lines = [
         f"Refused: {row.file} line {row.line}, {row.figure}: {row.reason}."
