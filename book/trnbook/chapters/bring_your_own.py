@@ -15,6 +15,7 @@ from trnmodel.arguments import UnanswerableError
 from trnmodel.catalog.load import DATA
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
+from trnmodel.cli.validate import inert
 from trnmodel.evidence.calibration import Calibration
 from trnmodel.evidence.doctor import Diagnosis
 from trnmodel.evidence.formats.checks import SECONDS
@@ -424,8 +425,8 @@ def shown_runs(scripts: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_file_name(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table of a file's rows with the name of the file in place of its path."""
-    return table.assign(file=[Path(one).name for one in table.file]).rename(columns={"basis": "rests_on"})
+    """Return a table of a file's rows with the name of the file in place of its path; no text of it is a formula."""
+    return inert(table.assign(file=[Path(one).name for one in table.file])).rename(columns={"basis": "rests_on"})
 
 
 def noise(part: str) -> float:

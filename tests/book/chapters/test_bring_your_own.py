@@ -128,6 +128,13 @@ def test_only_what_is_typed_is_stated_of_a_file(given, stated):
     assert own.statements(*given) == stated
 
 
+def test_a_download_has_no_path_and_no_formula():
+    table = own.by_file_name(
+        pd.DataFrame({"file": ["/home/me/a.csv"], "note": "=1+1", "basis": "measured", "value": 2.0})
+    )
+    assert table.to_dict("records") == [{"file": "a.csv", "note": "'=1+1", "rests_on": "measured", "value": 2.0}]
+
+
 def test_what_no_file_can_have_is_refused():
     with pytest.raises(UnanswerableError, match="tp = -1"):
         own.statements("", "", -1)
