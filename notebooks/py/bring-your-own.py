@@ -77,8 +77,9 @@ charts.ranges(
 # ## Why your own rows beat any formula
 #
 # The model knows chips, links and the work of a model well. What it does not know is your software: the release of the engine, the kernels that ran, the
-# settings of the server. Two clusters with the same chips may differ by half in a decode step. No formula can foresee
-# that, but one measurement shows it. The rest of the page takes one file through seven questions:
+# settings of the server. Two published pages give the same model on the same chip
+# [steps that differ by a factor of two and more](decode-step.ipynb). No formula can foresee that, but one measurement shows it. The rest of the page takes one
+# file through seven questions:
 #
 # | the question | the call |
 # |---|---|
@@ -303,7 +304,8 @@ charts.table(tables.shown_runs(scripts), caption="Runs that the scripts make", d
 # trnmodel validate runs.json -o rows.csv
 # trnmodel doctor rows.csv
 # trnmodel calibrate rows.csv -o cluster.yaml
-# trnmodel plan llama-3.3-70b --systems trn2.48xlarge --in 4096 --out 512 --speed 25 --stack cluster.yaml --save plan.json
+# trnmodel plan llama-3.3-70b --systems trn2.48xlarge --in 4096 --out 512 --speed 25 \
+#   --stack cluster.yaml --save plan.json
 # trnmodel measure plan.json -o scripts
 # trnmodel run bring-your-own -p file=runs.json -o report
 # ```

@@ -15,6 +15,7 @@ from trnmodel.arguments import UnanswerableError
 from trnmodel.catalog.load import DATA
 from trnmodel.catalog.systems import System
 from trnmodel.catalog.systems import system as read_system
+from trnmodel.cli.validate import inert
 from trnmodel.evidence.calibration import Calibration
 from trnmodel.evidence.doctor import Diagnosis
 from trnmodel.evidence.formats.checks import SECONDS
@@ -30,7 +31,7 @@ from trnmodel.units import counted as number_of
 
 EXAMPLE = "example"  # the file that the book brings
 SHIPPED, TEMPLATE = DATA / "evidence" / "example_vllm_bench.json", DATA / "evidence" / "example_own_rows.csv"
-MOST_ROWS = 5000  # of a file: a calibration of more takes long
+MOST_ROWS = 1000  # of a file: the corrections of more take minutes
 MOST_PARTS = 6  # into which runs are dealt, each of which is left out once
 RIVALS = ("hgx-h100", "trn2.48xlarge")  # the first that is another system stands beside the one that was measured
 BEFORE, AFTER = "as shipped", "corrected by the other runs"
@@ -92,7 +93,10 @@ def own_models(model: str) -> dict[str, Transformer] | None:
 def check_rows(rows: pd.DataFrame) -> None:
     """Refuse a file without a figure that can be read, and one with too many."""
     guard.need(len(rows) > 0, "file: it holds no figure that can be read; trnmodel validate lists the reasons")
-    guard.need(len(rows) <= MOST_ROWS, f"file: it has {len(rows):,} rows; allowed are at most {MOST_ROWS:,}")
+    guard.need(
+        len(rows) <= MOST_ROWS,
+        f"file: it has {len(rows):,} rows; allowed are at most {MOST_ROWS:,}, those that matter most",
+    )
 
 
 def question_of(judged: pd.DataFrame, model: str, system: str) -> tuple[Transformer, System]:
@@ -175,6 +179,11 @@ def _votes(judged: pd.DataFrame) -> pd.DataFrame:
     return judged[(judged.skipped == "") & (judged.weight > 0)]
 
 
+def _measured(judged: pd.DataFrame) -> pd.Series:
+    """Return what predicted rows measured as the library reads it: a cell may hold a range or a text around it."""
+    return judged.predicted / (1 + judged.error)
+
+
 def points(judged: pd.DataFrame) -> pd.DataFrame:
     """Return measured beside predicted, once a configuration: times, or rates where nothing else was measured.
 
@@ -189,9 +198,8 @@ def points(judged: pd.DataFrame) -> pd.DataFrame:
         rows, scale, end = rows[times], rows.unit[times].map(SECONDS), "s"
     else:
         rows, scale, end = rows[rows.unit == rows.unit.mode()[0]], 1.0, "tokens_per_s"
-    names = {"value": "measured", "predicted": "predicted", "low": "predicted", "high": "predicted"}
-    ends = {"low": "_low", "high": "_high"}
-    numbers = {f"{name}_{end}{ends.get(c, '')}": pd.to_numeric(rows[c]) * scale for c, name in names.items()}
+    numbers = {f"measured_{end}": _measured(rows) * scale, f"predicted_{end}": rows.predicted * scale}
+    numbers |= {f"predicted_{end}_low": rows.low * scale, f"predicted_{end}_high": rows.high * scale}
     short = rows.metric.str.replace(r" (?:mean|p\d+|median)$", "", regex=True)
     return pd.DataFrame(numbers).assign(metric=short, run=rows.run.astype(str))
 
@@ -199,7 +207,7 @@ def points(judged: pd.DataFrame) -> pd.DataFrame:
 def medians(judged: pd.DataFrame) -> tuple[float, float, int]:
     """Return the median error of a file, the share inside the bands, and the configurations, each counted once."""
     votes = counted(judged)
-    inside = pd.to_numeric(votes.value).between(votes.low, votes.high)
+    inside = _measured(votes).between(votes.low, votes.high)
     return float(votes.error.abs().median()), float(inside.mean()), len(votes)
 
 
@@ -233,8 +241,7 @@ def by_metric(judged: pd.DataFrame) -> pd.DataFrame:
         metric, error (signed median), share_inside, rows, rests_on (the most frequent basis). [-]
     """
     rows = _votes(judged)
-    value = pd.to_numeric(rows.value)
-    rows = rows.assign(inside=value.between(rows.low, rows.high).astype(float))
+    rows = rows.assign(inside=_measured(rows).between(rows.low, rows.high).astype(float))
     table = rows.groupby("metric", sort=False).agg(
         rows=("inside", "size"), error=("error", "median"), share_inside=("inside", "mean"), rests_on=("basis", _most)
     )
@@ -418,8 +425,8 @@ def shown_runs(scripts: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_file_name(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table of a file's rows with the name of the file in place of its path."""
-    return table.assign(file=[Path(one).name for one in table.file]).rename(columns={"basis": "rests_on"})
+    """Return a table of a file's rows with the name of the file in place of its path; no text of it is a formula."""
+    return inert(table.assign(file=[Path(one).name for one in table.file])).rename(columns={"basis": "rests_on"})
 
 
 def noise(part: str) -> float:

@@ -91,6 +91,12 @@ def test_points_are_in_seconds_with_their_bands(rows):
     assert 0.02 < drawn.measured_s.min() < 0.03
 
 
+def test_a_cell_with_a_range_is_drawn_where_the_library_reads_it():
+    judged = tm.validate(pd.DataFrame([STEP | {"batch": 1, "value": "9-11", "run": "", "file": "a", "line": 1}]))
+    assert own.points(judged).measured_s.tolist() == pytest.approx([0.010])
+    assert own.by_metric(judged).share_inside.tolist() in ([0.0], [1.0])
+
+
 def test_a_file_of_rates_alone_is_drawn_as_rates(rows):
     rates = rows[rows.unit == "tokens/s"]
     assert list(own.points(tm.validate(rates)).columns[:2]) == ["measured_tokens_per_s", "predicted_tokens_per_s"]
@@ -122,12 +128,19 @@ def test_only_what_is_typed_is_stated_of_a_file(given, stated):
     assert own.statements(*given) == stated
 
 
+def test_a_download_has_no_path_and_no_formula():
+    table = own.by_file_name(
+        pd.DataFrame({"file": ["/home/me/a.csv"], "note": "=1+1", "basis": "measured", "value": 2.0})
+    )
+    assert table.to_dict("records") == [{"file": "a.csv", "note": "'=1+1", "rests_on": "measured", "value": 2.0}]
+
+
 def test_what_no_file_can_have_is_refused():
     with pytest.raises(UnanswerableError, match="tp = -1"):
         own.statements("", "", -1)
     with pytest.raises(UnanswerableError, match="no figure that can be read"):
         own.check_rows(pd.DataFrame())
-    with pytest.raises(UnanswerableError, match=r"5,001 rows"):
+    with pytest.raises(UnanswerableError, match=r"1,001 rows"):
         own.check_rows(pd.DataFrame({"a": range(own.MOST_ROWS + 1)}))
 
 
