@@ -301,16 +301,16 @@ charts.table(tables.shown_runs(scripts), caption="Runs that the scripts make", d
 # ## The same at the terminal
 #
 # ```console
-# trnmodel validate runs.json -o rows.csv
-# trnmodel doctor rows.csv
-# trnmodel calibrate rows.csv -o cluster.yaml
+# trnmodel validate runs.json
+# trnmodel doctor runs.json
+# trnmodel calibrate runs.json -o cluster.yaml
 # trnmodel plan llama-3.3-70b --systems trn2.48xlarge --in 4096 --out 512 --speed 25 \
 #   --stack cluster.yaml --save plan.json
 # trnmodel measure plan.json -o scripts
 # trnmodel run bring-your-own -p file=runs.json -o report
 # ```
 #
-# The first line writes what it read as a table, which the next two take. `cluster.yaml` is a text that you can read: each constant with its value, its range and where it is from. Every command with `--stack` takes it. Used on another
+# What a file does not state, `--set` does: `--set system=trn2.48xlarge --set tp=8`. `cluster.yaml` is a text that you can read: each constant with its value, its range and where it is from. Every command with `--stack` takes it. Used on another
 # machine than the one of your rows, it widens its bands and says so. The last line makes this page about your file. Add `-p system=...`, `-p model=...` or `-p tp=...` for what the
 # file does not state.
 #

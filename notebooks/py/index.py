@@ -28,6 +28,7 @@ desk_ttft_s: float = 1.0
 
 # %% tags=["hide-input"]
 import pandas as pd
+from IPython.display import Markdown
 
 import trnmodel as tm
 from trnbook import charts
@@ -127,7 +128,11 @@ charts.table(
 # ## Three models on Trainium and GPUs
 #
 # For each model, `tm.plan` searches all systems, number formats and mappings for the one that completes most requests per paid chip. The
-# table shows the Trainium to rent, the best one of all, the GPUs with the lowest bill, and the GPU that makes most.
+# table shows the Trainium to rent, the best one of all, the GPUs with the lowest bill, and the GPU that makes most. For the first model and its
+# users the desk shows:
+
+# %% tags=["hide-input"]
+Markdown(tables.bills(sized[first], pair))
 
 # %% tags=["hide-input"]
 rows = [

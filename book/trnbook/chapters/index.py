@@ -166,6 +166,20 @@ def sums(c: Choice, cost: TokenCost) -> pd.DataFrame:
     )
 
 
+def bills(sized: Plan, names: Iterable[str]) -> str:
+    """Return the instances and the rent of systems for the users, a line for each."""
+    lines = []
+    for name in names:
+        held = sized_on(sized, name)
+        if held is None:
+            continue
+        rent = format_digits(float(held.usd_per_month), 3)
+        paid = "at a rent that nobody publishes" if np.isnan(held.usd_per_month) else f"for \\${rent} per month"
+        noun = "instance" if held.instances == 1 else "instances"
+        lines.append(f"- **{held.system.name}:** {held.instances:,.0f} {noun} {paid}.")
+    return "\n".join(lines)
+
+
 def row(role: str, c: Choice, plain: Choice | None, held: Capacity | None) -> dict[str, Any]:
     """Return a row of the first table: promise, system, what a chip makes, chance, first token, instances and rent."""
     made = c.valid

@@ -84,6 +84,9 @@ def test_the_table_has_the_bill_of_the_plan_and_what_is_left_without_drafts():
     assert line["without drafts"] == tm.units.format_digits(plain.tokens_per_s_per_chip, 2)
     assert line["instances"] == f"{held.instances:.0f}"
     assert line["rent [thousand $/month]"] == f"{held.usd_per_month / 1000:.0f}"
+    said = index.bills(sized, index.pair(roles)).splitlines()
+    assert said[0].startswith(f"- **trn2.48xlarge:** {held.instances:.0f} instances for \\$")
+    assert len(said) == 2
 
 
 def test_headlines_are_those_of_their_chapters(page, root):
