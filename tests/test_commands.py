@@ -60,15 +60,19 @@ def snippets(text):
 
 @pytest.fixture
 def here(root, tmp_path, monkeypatch):
-    """An empty folder as the working folder, but for the data and the file that commands name; nothing is executed."""
+    """An empty folder as the working folder, but for the data and the files that commands name; nothing is executed."""
     (tmp_path / "data").symlink_to(root / "data")
     (tmp_path / "path" / "to").mkdir(parents=True)
     shutil.copy(MODELS / catalog()["qwen3-30b-a3b"].file, tmp_path / "path" / "to" / "config.json")
     (tmp_path / "buyer.yaml").write_text(
         re.search(r"```yaml\n(.*?)```", (root / "README.md").read_text(), re.DOTALL)[1]
     )
+    for name in ("results.json", "runs.json"):
+        shutil.copy(root / "data" / "evidence" / "example_vllm_bench.json", tmp_path / name)
     monkeypatch.setattr(report, "run", lambda *asked: [])
     monkeypatch.chdir(tmp_path)
+    saved = "plan llama-3.1-8b --in 1024 --out 256 --speed 50 --systems trn2.48xlarge --save plan.json"
+    CliRunner().invoke(cli.app, saved.split())
     return root
 
 

@@ -39,7 +39,9 @@ def row_differences() -> pd.DataFrame:
         for (part, same), some in pairs.groupby(["part", "same"])
     ]
     order = {name: place for place, name in enumerate((*PARTS, *SAME))}
-    return pd.DataFrame(lines).sort_values(["part", "same"], key=lambda names: names.map(order), ignore_index=True)
+    return pd.DataFrame(lines).sort_values(
+        ["part", "same"], key=lambda names: names.map(order), ignore_index=True, kind="stable"
+    )
 
 
 def _pairs(rows: pd.DataFrame) -> pd.DataFrame:

@@ -304,8 +304,7 @@ charts.table(tables.shown_runs(scripts), caption="Runs that the scripts make", d
 # trnmodel validate runs.json
 # trnmodel doctor runs.json
 # trnmodel calibrate runs.json -o cluster.yaml
-# trnmodel plan llama-3.3-70b --systems trn2.48xlarge --in 4096 --out 512 --speed 25 \
-#   --stack cluster.yaml --save plan.json
+# trnmodel plan llama-3.3-70b --in 4096 --out 512 --speed 25 --stack cluster.yaml --save plan.json
 # trnmodel measure plan.json -o scripts
 # trnmodel run bring-your-own -p file=runs.json -o report
 # ```

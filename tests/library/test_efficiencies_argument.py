@@ -66,7 +66,7 @@ OF_OPTIONS = (*SEARCHES, "tm.serve")
 ALLOWED = (
     r"allowed is (the id of a stack, the path of its file, or a stack itself"
     r"|the id of a training stack, or a training stack itself"
-    r'|"public", "hand-tuned", "ideal", the id of a stack or of an option, a list of these, or a set)'
+    r'|"public", "no-speculation", "hand-tuned", "ideal", the id of a stack or of an option, a list of these, or a set)'
 )
 
 

@@ -186,7 +186,10 @@ def test_options_are_named_one_by_one_or_several():
         ("", "efficiencies='' is unknown"),
         ("=1+1\n\0<b>", r"efficiencies='=1\+1"),
         ("x" * 10_000, "efficiencies='xxx"),
-        (3, 'efficiencies=3: allowed is "public", "hand-tuned", "ideal", the id of a stack or of an option'),
+        (
+            3,
+            'efficiencies=3: allowed is "public", "no-speculation", "hand-tuned", "ideal", the id of a stack or ',
+        ),
         ([], "efficiencies=\\[\\]: allowed is"),
         (["neuron-async", None], "efficiencies=None: allowed is"),
         (True, "efficiencies=True: allowed is"),

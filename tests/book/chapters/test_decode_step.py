@@ -80,7 +80,7 @@ def test_the_step_of_the_chapter_by_hand():
 def test_the_line_of_the_running_case_is_that_call(model, asked, more):
     _, mapping, sizes, software = check(model=model, **asked)
     step = tm.decode_step(model, "trn2.48xlarge", mapping, **sizes, **software, **more)
-    (line,) = (line for line in case.LINES if line.chapter == "decode-step")
+    (line,) = (line for line in case.LINES if line.name == "Decode step")
     assert case.value(line, model, "trn2.48xlarge") == pytest.approx(float(step.time_s), rel=1e-9)
     assert parts(step).layers / float(step.time_s) == pytest.approx({"deepseek-v3": 0.49}.get(model, 0.29), abs=0.01)
 
