@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from trnlab import calibrated, constants_prior
-from trnlab.pages import RESIDUALS, by_page
+from trnlab.pages import RESIDUALS
 from trnmodel.evidence.prior import FIT, LEFT, LIKE, NOISE, PAGE, PARTS, PRIOR, RANGES, shipped
 
 ERRORS = ["error_without", "error_after", "error_floor"]
@@ -82,17 +82,3 @@ def test_a_likelihood_has_the_slopes_that_it_says():
     steps = 1e-6 * np.eye(at.size)
     slopes = [(value(at + step) - value(at - step)) / 2e-6 for step in steps]
     np.testing.assert_allclose(clusters.unlikely(constants_prior.Spreads.of(at))[1], slopes, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_both_files_are_current():
-    """Computed anew they are what is shipped; else run `python -m trnlab.constants_prior` and `trnlab.calibrated`."""
-    clusters = constants_prior.clusters(by_page())
-    prior = constants_prior.table(constants_prior.prior_of(constants_prior.observed(clusters)))
-    kept = pd.read_csv(PRIOR, keep_default_na=False)
-    assert prior.drop(columns="covariance").equals(kept.drop(columns="covariance"))
-    np.testing.assert_allclose(prior.covariance, kept.covariance, rtol=0.02, atol=1e-5)
-    fresh = calibrated.summary(calibrated.replays(clusters, calibrated.priors(clusters)))
-    shown = pd.read_csv(calibrated.CALIBRATED)
-    assert fresh.cases.equals(shown.cases)
-    np.testing.assert_allclose(fresh[ERRORS], shown[ERRORS], atol=0.005)
