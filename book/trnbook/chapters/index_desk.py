@@ -338,10 +338,11 @@ def _cost_ends(c: Choice, usd_per_h: ArrayLike) -> list[float] | None:
 
 
 def _quantiles(drawn: ArrayLike, middle: float) -> list[float]:
-    """Return quantiles of draws over their middle, without draws in which there is nothing."""
+    """Return quantiles of draws over their middle to a hundredth of it, without draws in which there is nothing."""
     known = np.asarray(drawn, dtype=float)
     known = known[np.isfinite(known)]
-    return [_short(float(one) / middle, 3) for one in np.quantile(known, QUANTILES)] if known.size else []
+    ratios = np.quantile(known, QUANTILES) / middle if known.size else []
+    return [_short(float(one), 2 if one < 1 else 3) for one in ratios]
 
 
 def _known(value: Any) -> float | None:
