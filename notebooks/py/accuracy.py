@@ -174,7 +174,7 @@ charts.lines(
     x="own_rows",
     y="median_error",
     color="line",
-    caption="Own rows take the error part of the way to the floor",
+    caption="Own rows take errors part of the way down",
     under="published pages with more than ten rows, all questions of a serving stack together",
 ).properties(height=150)
 

@@ -36,12 +36,14 @@ from trnbook.chapters import guard
 from trnbook.shared import own_rows
 
 path, own = tables.path_of(file), tables.own_models(model)
-with tables.refusals("file"):
+try:
     rows = tm.read_measurements(path, tables.statements(model, system, tp)).rows
     tables.check_rows(rows)
     shipped = tm.validate(rows, own)
     m, spec = tables.question_of(shipped, model, system)
     ours = tm.calibrate(rows, models=own)
+except ValueError as reason:
+    raise tables.refused("file", reason) from None
 guard.above_zero(tokens_per_s_per_user=tokens_per_s_per_user, users=users)
 guard.within(1, 1e6, input_tokens=input_tokens, output_tokens=output_tokens)
 request = tm.Request(input_tokens, output_tokens, tokens_per_s_per_user=tokens_per_s_per_user)
@@ -328,7 +330,7 @@ charts.lines(
     y="median_error",
     color="line",
     choose="part",
-    caption="Own rows take the error part of the way to the floor",
+    caption="Own rows take errors part of the way down",
     under="published pages with more than ten rows; the buttons choose what was measured",
 ).properties(height=190)
 
@@ -357,7 +359,7 @@ charts.ranges(
     pd.DataFrame([tables.plan_row(name, plan) for name, plan in kinds.items()]).drop(columns="mapping"),
     x="tokens_per_s_per_chip",
     y="case",
-    caption="Rows of one kind narrow the plan by what they time",
+    caption="Rows of one kind narrow what they time",
     under="the same request, after rows of one kind and after all; bars are 90% bands",
 )
 

@@ -37,7 +37,7 @@ NAMED = {  # what is neither nothing, nor all of a peak, nor without a limit
     Mapping: dict.fromkeys(("tp", "pp", "dp", "ep", "cp", "moe_ep"), 1),
 }
 WHOLE = ("stream_share", "matmul_share", "attention_share", "rate_share", "link_share", "scaleout_share", "_overlap")
-WHOLE += ("_ratio", "_slowdown", "gather_reads", "range_factor", "p99_over_p50")
+WHOLE += ("_level", "_ratio", "_slowdown", "gather_reads", "range_factor", "p99_over_p50")
 ENDLESS = ("_bytes_per_s", "graph_layers", "fitted_chips", "bucket_bytes")
 KINDS = (Power, Fleet, Prices, Core, Chip, Efficiencies, System, Trainer, Operator, Part, Attention, Layer, Decoder)
 

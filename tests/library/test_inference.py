@@ -504,7 +504,7 @@ def test_ideal_software_loses_nothing_and_adds_nothing():
     for field in fields(IDEAL):
         value = getattr(IDEAL, field.name)
         if isinstance(value, float):
-            ends = ("share", "ratio", "overlap", "factor", "slowdown", "_reads", "cache_passes", "p50")
+            ends = ("share", "ratio", "overlap", "factor", "slowdown", "_reads", "cache_passes", "p50", "_level")
             one = field.name.endswith(ends)
             free = field.name.endswith("_per_s") or field.name == "graph_layers"
             assert value == (1.0 if one else np.inf if free else 0.0), field.name

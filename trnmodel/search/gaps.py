@@ -54,7 +54,10 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
         *("prefill_slowdown", "prefill_spill_bytes_per_s", "lone_core_cache_passes", "score_passes"),
         *("state_stream_bytes_per_s", "recurrent_token_s"),
     ),
-    "layer overhead": ("layer_s", "dense_layer_s", "graph_layers", "graph_doubling_s", "prefill_layer_s"),
+    "layer overhead": (
+        *("layer_s", "dense_layer_s", "graph_layers", "graph_doubling_s", "prefill_layer_s"),
+        *("decode_level", "prefill_level"),
+    ),
     "launch": (
         *("step_overhead_s", "server_step_s", "server_first_token_s", "sequence_s", "host_logit_bytes_per_s"),
         "prefill_overhead_s",
@@ -77,7 +80,6 @@ MECHANISMS: Mapping[str, tuple[str, ...]] = {
         *("expert_split", "tensor_degrees", "scratchpad_page_bytes", "collective_buffer_bytes", "code_bytes_per_layer"),
         *("ring_bytes_per_layer", "microcode_bytes_per_core", "runtime_bytes", "first_rank_bytes"),
         *("first_rank_tables", "memory_share", "p99_over_p50", "construction", "measured_as"),
-        *("decode_level", "prefill_level"),
     ),
 }
 # the same of training: "scheduling" is what is left, legal mappings, the slowest rank and stored bytes

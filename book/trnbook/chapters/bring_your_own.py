@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -52,23 +51,15 @@ def path_of(file: str) -> str:
     return str(SHIPPED) if file == EXAMPLE else file
 
 
-@contextmanager
-def refusals(parameter: str) -> Iterator[None]:
-    """Refuse in a line what calls of the library refuse, under the name of the parameter of the chapter.
+def refused(parameter: str, reason: ValueError) -> UnanswerableError:
+    """Return what the library refuses as a refusal of a parameter of the chapter.
 
     Examples
     --------
-    >>> with refusals("file"):
-    ...     raise ValueError("paths=a.json: no such file")
-    Traceback (most recent call last):
-    trnmodel.arguments.UnanswerableError: file: paths=a.json: no such file
+    >>> refused("file", ValueError("paths=a.json: no such file"))
+    UnanswerableError('file: paths=a.json: no such file')
     """
-    try:
-        yield
-    except UnanswerableError:
-        raise
-    except ValueError as reason:
-        raise UnanswerableError(f"{parameter}: {reason}") from None
+    return reason if isinstance(reason, UnanswerableError) else UnanswerableError(f"{parameter}: {reason}")
 
 
 def statements(model: str, system: str, tp: int) -> dict[str, Any]:
