@@ -315,7 +315,7 @@ charts.table(tables.shown_runs(scripts), caption="Runs that the scripts make", d
 # machine than the one of your rows, it widens its bands and says so. The last line makes this page about your file. Add `-p system=...`, `-p model=...` or `-p tp=...` for what the
 # file does not state.
 #
-# ## Check: every published page as a stranger's cluster
+# ## Check: every published page in the place of a stranger
 #
 # Does it work for rows that nobody invented? The lab let each page of published measurements play the cluster of a stranger. The constants were fitted without
 # the page, and so was their covariance. Then the update took some rows of the page, drawn by chance, and predicted the others.

@@ -95,8 +95,7 @@ def question_of(judged: pd.DataFrame, model: str, system: str) -> tuple[Transfor
     rows = judged[judged.skipped == ""]
     guard.need(len(rows) > 0, f"no row can be predicted: {next(iter(judged.skipped), 'it has none')}")
     named, where = model or rows.model.mode()[0], system or rows.instance.mode()[0]
-    with refusals("state model and system"):
-        return read_model(named), read_system(where)
+    return read_model(named), read_system(where)
 
 
 def check_plan(plan: Plan) -> None:
@@ -218,7 +217,7 @@ def answer(file: str, before: pd.DataFrame, after: pd.DataFrame, ours: Calibrati
         f"Of its configurations {inside:.0%} lie inside their 90% bands",
         mark="measured",
         rival=left,
-        proof="Check: every published page as a stranger's cluster",
+        proof="Check: every published page in the place of a stranger",
         more=sure,
     )
 
