@@ -82,6 +82,17 @@ document.addEventListener("DOMContentLoaded", () => {
     history.replaceState(null, "", `#${new URLSearchParams(changed)}`);
   }
 
+  // The state as if some controls stood otherwise.
+  function asIf(changes, ask) {
+    const now = { ...state };
+    try {
+      Object.assign(state, changes);
+      return ask();
+    } finally {
+      Object.assign(state, now);
+    }
+  }
+
   // Answers ---------------------------------------------------------------------------------------------------------
 
   // The price of a chip-hour with its quantiles; null where nobody publishes one.
@@ -122,10 +133,10 @@ document.addEventListener("DOMContentLoaded", () => {
   const limited = () => state.ttft !== "" && state.software === "documented" && `${state.model},${state.length},documented,${state.ttft}` in data.points;
 
   // What is shown of a system at a speed; null where the model does not fit.
-  function answered(at, speed, software = state.software) {
+  function answered(at, speed) {
     const of = (kind) => data.points[`${state.model},${state.length},${kind}`]?.[String(at)];
     // A state has rows of its own where they are others than those of the one that it is a part of.
-    const rows = (software === "documented" && limited() && of(`documented,${state.ttft}`)) || of(software) || (software === "no drafts" && of("documented"));
+    const rows = (limited() && of(`documented,${state.ttft}`)) || of(state.software) || (state.software === "no drafts" && of("documented"));
     const row = rows?.[data.speeds.indexOf(Number(speed))];
     if (!row) return null;
     const system = data.systems[at];
@@ -160,12 +171,12 @@ document.addEventListener("DOMContentLoaded", () => {
   }
 
   const counts = (system) => system.gpu || state.scope === "all" || system.status === (state.scope === "rent" ? "for rent" : "announced");
-  const all = (speed, software) => data.systems.map((_, at) => answered(at, speed, software)).filter((one) => one && counts(one.system));
+  const all = (speed) => data.systems.map((_, at) => answered(at, speed)).filter((one) => one && counts(one.system));
 
   // The systems of a side, the best first: by the bill where one is known, else by the chips. Ties go to what can be
   // rented, to fewer instances, then to the order of the catalog.
-  function ordered(side, speed = state.speed, software = state.software) {
-    const mine = all(speed, software).filter((one) => one.system.gpu === (side === "GPU") && one.fast);
+  function ordered(side, speed = state.speed) {
+    const mine = all(speed).filter((one) => one.system.gpu === (side === "GPU") && one.fast);
     const priced = mine.filter((one) => one.bill !== null);
     const some = priced.length ? priced : mine;
     const figure = priced.length ? "bill" : "chips";
@@ -202,13 +213,13 @@ document.addEventListener("DOMContentLoaded", () => {
   const besideAt = () => data.systems.findIndex(({ id }) => id === state.beside);
 
   // What stands beside the chosen Trainium: the GPUs with the lowest bill, or the system that is asked for.
-  function rival(speed = state.speed, software = state.software) {
-    if (state.beside === CHEAPEST) return ordered("GPU", speed, software).best;
-    const found = answered(besideAt(), speed, software);
+  function rival(speed = state.speed) {
+    if (state.beside === CHEAPEST) return ordered("GPU", speed).best;
+    const found = answered(besideAt(), speed);
     return found?.fast ? found : null;
   }
 
-  const couple = (speed, software) => [ordered("Trainium", speed, software).best, rival(speed, software)];
+  const couple = (speed) => [ordered("Trainium", speed).best, rival(speed)];
 
   // Systems that count and have no price, although they make more than the chosen one.
   function unpriced(one) {
@@ -233,17 +244,6 @@ document.addEventListener("DOMContentLoaded", () => {
     const nearest = slow.reduce((best, one) => (one.reached > best.reached ? one : best));
     if (nearest.reached >= Number(state.speed)) return `No ${side} system${scope} keeps the promise: prompts or the first token take too long.`;
     return `No ${side} system${scope} gives a user ${state.speed} tokens/s: ${nearest.system.name} comes nearest with ${number(nearest.reached, 2)}.`;
-  }
-
-  // The state as if some controls stood otherwise.
-  function asIf(changes, ask) {
-    const now = { ...state };
-    try {
-      Object.assign(state, changes);
-      return ask();
-    } finally {
-      Object.assign(state, now);
-    }
   }
 
   const differs = (one, other) => !one?.fast || one.made !== other.made;
@@ -333,7 +333,7 @@ document.addEventListener("DOMContentLoaded", () => {
       const runs = [];
       signs.forEach((sign, i) => (sign && sign === runs[runs.length - 1]?.sign ? (runs[runs.length - 1].to = data.speeds[i]) : sign && runs.push({ sign, from: data.speeds[i], to: data.speeds[i] })));
       found.push(`Speed: ${runs.map(({ sign, from, to }) => `${sign} at ${from === to ? from : `${from} to ${to}`}`).join("; ")} tokens/s per user.`);
-      const [one, rest] = couple(state.speed, "ideal");
+      const [one, rest] = asIf({ software: "ideal" }, () => couple());
       if (one && rest && one.bill !== null && rest.bill !== null) found.push(`Software: if all of it were ideal, the cheapest systems would be ${one.system.name} at ${usd(one.bill)} per month and ${rest.system.name} at ${usd(rest.bill)}.`);
     }
     return found;
