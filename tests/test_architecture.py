@@ -95,6 +95,13 @@ def test_a_notebook_reads_the_lab_s_tables_and_imports_none_of_its_modules(root)
         assert "trnlab" not in {name.partition(".")[0] for name in imported(ast.parse(path.read_text()))}, path.name
 
 
+def test_tests_of_the_library_know_neither_book_nor_lab(root):
+    """They run without both in `tests/test_packages.py`, which is slow."""
+    for path in (root / "tests" / "library").rglob("*.py"):
+        known = {name.partition(".")[0] for name in imported(ast.parse(path.read_text()))}
+        assert not known & {"trnbook", "trnlab"}, path.name
+
+
 SHARED = {"trnbook.chapters.common", "trnbook.chapters.guard"}
 
 

@@ -55,7 +55,7 @@ def clean(**more):
 def test_the_tests_of_the_library_pass_without_book_and_lab(root, tmp_path):
     home = tmp_path / "home"
     unwanted = shutil.ignore_patterns("__pycache__", "trnlab")
-    for name in ("trnmodel", "data", "tests/library", "tests/golden"):
+    for name in ("trnmodel", "data", "tests/library", "tests/golden", "tests/data"):
         shutil.copytree(root / name, home / name, ignore=unwanted)
     for name in ("tests/conftest.py", "pyproject.toml", "README.md"):
         shutil.copy(root / name, home / name)

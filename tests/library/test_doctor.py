@@ -9,9 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 import trnmodel as tm
-from trnlab import doctor as exam
 from trnmodel.cli.app import app
-from trnmodel.evidence.before_after import Cause, before_after
+from trnmodel.evidence.before_after import Cause
 from trnmodel.evidence.records import Record
 from trnmodel.evidence.slow_causes import MECHANISMS, Case, family_of, is_old
 
@@ -183,43 +182,6 @@ def test_typer_prints_the_diagnosis_and_its_json(tmp_path):
     assert CliRunner().invoke(app, ["doctor", "--row", "instance=trn9", *cells[1:]]).exit_code == 3
     for wrong in (["doctor"], ["doctor", "--row", "tp"], ["doctor", "--row", "tp=8", "tp=8"]):
         assert CliRunner().invoke(app, wrong).exit_code == 2
-
-
-# --- the exam ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def taken():
-    return exam.exam()
-
-
-def test_the_committed_exam_is_current(taken):
-    committed = pd.read_csv(exam.EXAM, keep_default_na=False)
-    pd.testing.assert_frame_equal(taken, committed, check_dtype=False)
-
-
-def test_the_score_covers_enough_pairs_and_causes(taken):
-    score = exam.score(taken).set_index("of")
-    assert score.loc["all", "pairs"] == len(before_after())
-    assert score.loc["asked", "pairs"] >= 30
-    assert score.loc["asked", "causes"] >= 5
-    assert 0 < score.loc["asked", "first"] <= score.loc["asked", "first_two"] <= score.loc["asked", "first_three"] <= 1
-
-
-def test_the_doctor_sees_nothing_that_names_the_change():
-    """What a pair says of its change, and its figure after it, are in no cell of a row that is made of the pair."""
-    for pair in before_after().values():
-        hidden = replace_words(pair)
-        assert exam.before(pair) == exam.before(hidden)
-
-
-def replace_words(pair):
-    """The pair with other words, cause and figure after the change."""
-    import msgspec
-
-    return msgspec.structs.replace(
-        pair, what="something", cause="release", after=1.0, after_id="", note="", locator="x"
-    )
 
 
 def test_a_case_without_a_reading_asks_for_no_prediction():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import stat
 from collections import Counter
@@ -58,11 +59,19 @@ def decoded(argument: str, path: Path, most_bytes: int) -> str:
         raise ValueError(f"{argument}={printed(path)}: not UTF-8 at byte {error.start}") from None
 
 
-def as_path(argument: str, value: object) -> Path:
+def as_path(argument: str, value: object, of: str = "a file") -> Path:
     """Return a path that a caller gives as text or as a path."""
-    if not isinstance(value, str | Path) or not str(value).strip():
-        refuse(argument, value, "allowed is the path of a file")
+    if not isinstance(value, str | Path) or not str(value).strip() or not _can_be_named(str(value)):
+        refuse(argument, value, f"allowed is the path of {of}")
     return Path(value)
+
+
+def _can_be_named(path: str) -> bool:
+    """Return whether the file system has a name for a text."""
+    try:
+        return b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
 
 
 def depth(content: bytes) -> int:

@@ -173,9 +173,7 @@ def measure(path: str | Path, folder: str | Path) -> Measurements:
     'bench.sh'
     """
     where = untrusted.as_path("path", path)
-    if not isinstance(folder, str | Path) or not str(folder).strip():
-        refuse("folder", folder, "allowed is the path of a folder")
-    target = Path(folder)
+    target = untrusted.as_path("folder", folder, "a folder")
     before = _former_files(target)
     plan = answer_again(where.absolute()).plan  # so that a server finds a model of one's own from any folder
     c = plan.best

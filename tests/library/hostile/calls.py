@@ -412,7 +412,7 @@ def _files() -> Iterator[Call]:
         also={"sources": ("scenario",)},
     )
     yield _call("rows", "tm.check", "path=plan_file()", "object: path")
-    yield _call("rows", "tm.measure", "path=plan_file(), folder=empty_folder()", "object: path; text: folder")
+    yield _call("rows", "tm.measure", "path=plan_file(), folder=empty_folder()", "object: path; folder: folder")
     yield _call(
         "rows",
         "tm.save_plan",

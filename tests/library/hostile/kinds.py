@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -123,6 +124,7 @@ KINDS = {
     "choice": Kind(_always),
     "object": Kind(_always),  # an id or an object of one type
     "text": Kind(_not(str), extra=("'x'*10**6",)),
+    "folder": Kind(_not(str, Path), extra=("'x'*10**6",)),
     "any": Kind(_never),
     "used-figure": Kind(_never, pool=USED),
     "used-sizes": Kind(
