@@ -233,6 +233,15 @@ class Capacity(Grounded):
         """Its figures in each of the draws of its choice; NaN where the promises do not hold."""
         return _figures(self.question, self.choice, self.choice.drawn, self.instances, self.spare_instances)
 
+    @cached_property
+    def full(self) -> Capacity:
+        """The same point on the fewest whole instances, all full, without spares: what a token takes at its least.
+
+        Per token and per chip these are the figures of `tm.compare` and `tm.token_cost`, whatever the demand is.
+        """
+        anything = replace(self.question, users=None, chips=None, site_w=None, usd_per_month=None, availability=None)
+        return capacity(anything, self.choice.full)
+
     def judge(self) -> Basis:
         """Return the basis of its choice."""
         return self.choice.judge()

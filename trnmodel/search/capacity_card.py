@@ -173,7 +173,13 @@ def _side_by_side(p: Plan, choices: Sequence[Choice]) -> list[str]:
         return []
     pricing = several[0][1].question.pricing
     rented = f"rented by {pricing}" if isinstance(pricing, str) else "at your own prices"
-    return [f"Side by side, {rented}:", *(f"  {line}" for line in _aligned(rows))]
+    full = [_full_row(c, one.full) for c, one in several if one.valid]
+    return [
+        f"Side by side, {rented}:",
+        *(f"  {line}" for line in _aligned(rows)),
+        "The same with every replica full, as trnmodel compare and the first page of the book count:",
+        *(f"  {line}" for line in _aligned(full)),
+    ]
 
 
 def _aligned(rows: Sequence[Mapping[str, str]]) -> list[str]:
@@ -189,24 +195,35 @@ def _aligned(rows: Sequence[Mapping[str, str]]) -> list[str]:
 
 def _row(c: Choice, one: Capacity) -> dict[str, str]:
     """Return a row of the table of systems side by side."""
-    names = {
-        "tokens/s": one.tokens_per_s,
-        "rent $/month": one.usd_per_month,
-        "owned $/month": one.owned_usd_per_month,
-        "rent $/Mtok": one.usd_per_mtoken,
-        "owned $/Mtok": one.owned_usd_per_mtoken,
-    }
-    usd = {name: "-" if np.isnan(x) else format_digits(x, 2) for name, x in names.items()}
     spare = f" + {one.spare_instances:g}" if one.spare_instances else ""
     return {
         "system": c.place,
         "status": c.system.status,
         "instances": f"{one.instances:,.0f}{spare}",
-        "tokens/s per chip": c.in_words(c.FIGURE),
-        **usd,
-        "mean kW": format_digits(one.mean_site_w / 1e3, 2),
+        "tokens/s": _digits(one.tokens_per_s),
+        "rent $/month": _digits(one.usd_per_month),
+        "owned $/month": _digits(one.owned_usd_per_month),
+        "mean kW": _digits(one.mean_site_w / 1e3),
         "chance": f"{100 * c.chance:.0f} %",
     }
+
+
+def _full_row(c: Choice, full: Capacity) -> dict[str, str]:
+    """Return a row of the table of what a chip makes, and a token takes, where replicas are full."""
+    return {
+        "system": c.place,
+        "status": c.system.status,
+        "tokens/s per chip": full.choice.in_words(c.FIGURE),
+        "rent $/Mtok": _digits(full.usd_per_mtoken),
+        "owned $/Mtok": _digits(full.owned_usd_per_mtoken),
+        "J/token at server": _digits(full.server_j_per_token),
+        "first token": full.choice.in_words("ttft_s", "s"),
+    }
+
+
+def _digits(value: float) -> str:
+    """Return a number in two digits; a dash where it is unknown."""
+    return "-" if np.isnan(value) else format_digits(value, 2)
 
 
 def _flipped(p: Plan) -> list[str]:

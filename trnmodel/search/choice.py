@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -239,6 +239,15 @@ class Choice(Judged):
             power=power,
             load_mask=self.reason_mask << LOAD_REASONS.index(TOO_SLOW),
         )
+
+    @property
+    def full(self) -> Choice:
+        """The same point with its replicas full, as of a request without a rate; itself where the request has none."""
+        if self.question.request.requests_per_s is None:
+            return self
+        q = self.question._replace(request=replace(self.question.request, requests_per_s=None))
+        degrees = {name: getattr(self, name) for name in ("tp", "ep", "pp", "cp", "times", "chips")}
+        return chosen(Point((0, 0.0, 0.0), q, why="", **degrees))
 
     def merit(self) -> float:
         """Return what orders choices: tokens/s of a paid chip where the promises are kept, else the speed of a user."""

@@ -17,8 +17,8 @@ from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
 from trnmodel.result import alike
 from trnmodel.search.choice import Choice, Point, chosen
-from trnmodel.search.grid import Grid, Question, computes, grid, in_own_format, options_of
-from trnmodel.serving.account import planned_and_made
+from trnmodel.search.grid import Question, computes, grid, in_own_format, options_of
+from trnmodel.serving.account import Planned, planned_and_made
 from trnmodel.steps.request import Request, one_request
 
 if TYPE_CHECKING:
@@ -32,37 +32,23 @@ COLUMNS = (
 )
 
 
-def made_at(g: Grid, q: Question, tokens_per_s_per_user: ArrayLike) -> NDArray:
-    """Return what every point of a grid makes of a paid chip at each promised speed (first axis); NaN if it breaks it.
-
-    Parameters
-    ----------
-    g, q : Grid, Question
-        A grid and its question. [-]
-    tokens_per_s_per_user : array_like
-        Promised speeds. [token/s]
-    """
-    speeds = np.asarray(tokens_per_s_per_user, dtype=float)[:, None, None]
-    request = replace(q.request, tokens_per_s_per_user=speeds)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return planned_and_made(request, q.system, g.times, g.fits, g.chips)[1]
-
-
-def _best(q: Question, speeds: NDArray) -> list[tuple[float, Point] | None]:
-    """Return the best point of a question at each speed, with what it makes; None where no point keeps the promise."""
+def _best(q: Question, speeds: NDArray) -> list[Point | None]:
+    """Return the best point of a question at each speed; None where no point keeps the promise."""
     g = grid(q)
-    made = made_at(g, q, speeds)
-    columns = np.nan_to_num(made.swapaxes(1, 2), nan=-1.0).reshape(len(speeds), -1)
+    request = replace(q.request, tokens_per_s_per_user=speeds[:, None, None])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        planned = planned_and_made(request, q.system, g.times, g.fits, g.chips)
+    columns = Planned(*(x.swapaxes(1, 2).reshape(len(speeds), -1) for x in planned)).leading(axis=1)
     places = columns.shape[1] - 1 - columns[:, ::-1].argmax(axis=1)  # of equal ones the last, as in `plan`
-    answers = list[tuple[float, Point] | None]()
-    for speed, at, each in zip(speeds, places, made, strict=True):
-        place, row = np.unravel_index(at, each.T.shape)
-        if np.isnan(each[row, place]):
+    answers = list[Point | None]()
+    for speed, at, made, full in zip(speeds, places, planned.made, planned.full, strict=True):
+        place, row = np.unravel_index(at, made.T.shape)
+        if np.isnan(made[row, place]):
             answers.append(None)
             continue
         promised = replace(q.request, tokens_per_s_per_user=float(speed))
-        value = float(each[row, place])
-        answers.append((value, g.point(q._replace(request=promised), (row, place), value)))
+        rank = (2, float(made[row, place]), float(full[row, place]))
+        answers.append(g.point(q._replace(request=promised), (row, place), rank))
     return answers
 
 
@@ -92,8 +78,10 @@ def best_at(
         if computes(where, one)
     ]
     each = [_best(q, speeds) for q in questions]
-    tops = [max((one for one in some if one), key=lambda one: one[0], default=None) for some in zip(*each, strict=True)]
-    return [chosen(top[1]) if top else None for top in tops] if tops else [None] * len(speeds)
+    tops = [
+        max((one for one in some if one), key=lambda one: one.rank, default=None) for some in zip(*each, strict=True)
+    ]
+    return [chosen(top) if top else None for top in tops] if tops else [None] * len(speeds)
 
 
 def frontiers(

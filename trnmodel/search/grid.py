@@ -231,9 +231,12 @@ class Steps(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A point of the grid: where it is, and how it ranks: it fits, it keeps the promises, then by what it makes."""
+    """A point of the grid: where it is, and how it ranks.
 
-    rank: tuple[int, float]
+    First comes whether it fits and keeps the promises, then what it makes, then what full systems of it would make.
+    """
+
+    rank: tuple[int, float, float]
     question: Question
     tp: float
     ep: float
@@ -265,14 +268,14 @@ class Grid(NamedTuple):
     have: NDArray
     why: NDArray
 
-    def point(self, q: Question, at: tuple[Any, Any], merit: float, level: int = 2) -> Point:
+    def point(self, q: Question, at: tuple[Any, Any], rank: tuple[int, float, float]) -> Point:
         """Return one place (a batch and a mapping) as a point of a question, with its rank."""
         degrees = {name: float(getattr(self.mapping, name)[at[1]]) for name in ("tp", "ep", "pp", "cp")}
         need, have = self.need[at], self.have[at]
         why = f"does not fit: {format_digits(need, 3)} of {format_digits(have, 3)} GiB"
         why = why if need > have else str(self.why[at])
         times, chips = self.times.at(self.fits.shape, at), float(self.chips[at[1]])
-        return Point((level, merit), q, times=times, chips=chips, why=why, **degrees)
+        return Point(rank, q, times=times, chips=chips, why=why, **degrees)
 
 
 @lru_cache(maxsize=GRIDS)

@@ -41,6 +41,7 @@ def data_of(p: Plan) -> dict[str, Any]:
         "reached": p.reached,
         "best": _choice(p, best) if best else None,
         "capacity": _figures(result) if result is not None and result.valid else None,
+        "full": _full(result) if result is not None and result.valid else None,
         "bill": [_named(one._asdict()) for one in result.bill_lines()] if result is not None and result.valid else [],
         "lost_h_by_cause": result.lost_h_by_cause if result is not None and result.valid else {},
         "ties": p.same,
@@ -57,9 +58,15 @@ def data_of(p: Plan) -> dict[str, Any]:
 
 
 def _with_capacity(p: Plan, c: Choice) -> dict[str, Any]:
-    """Return a choice with its instances, bill and watts."""
+    """Return a choice with its instances, bill and watts, for the demand and with its replicas full."""
     one = p.capacity_of(c)
-    return {"choice": _choice(p, c), "capacity": _figures(one) if one.valid else None}
+    known = {"capacity": _figures(one), "full": _full(one)} if one.valid else {"capacity": None, "full": None}
+    return {"choice": _choice(p, c)} | known
+
+
+def _full(one: Capacity) -> dict[str, Any]:
+    """Return the figures of a choice and of its instances where its replicas are full."""
+    return {"choice": _figures(one.full.choice), "capacity": _figures(one.full)}
 
 
 def _choice(p: Plan, c: Choice) -> dict[str, Any]:
@@ -122,7 +129,8 @@ def data_schema() -> dict[str, Any]:
     choice = {name: {"type": "string"} for name in LABELS}
     choice |= {name: _number(name) | {"type": ["number", "null"]} for name in LOSSES}
     choice |= {"valid": {"type": "boolean"}} | {name: _number(name, Choice) for name in COUNTS}
-    many = {"choice": {"$ref": "#/$defs/choice"}, "capacity": _maybe("capacity")}
+    full = {"choice": {"$ref": "#/$defs/choice"}, "capacity": {"$ref": "#/$defs/capacity"}}
+    many = {"choice": {"$ref": "#/$defs/choice"}, "capacity": _maybe("capacity"), "full": _maybe("full")}
     rows = {"type": "array", "items": {"$ref": "#/$defs/beside"}}
     figures = {"choice": choice | _ends(Choice), "capacity": _ends(Capacity) | _counts(Capacity)}
     return {
@@ -135,6 +143,7 @@ def data_schema() -> dict[str, Any]:
             "reached": {"type": "boolean", "description": "Whether a system keeps the promises"},
             "best": _maybe("choice"),
             "capacity": _maybe("capacity"),
+            "full": _maybe("full"),
             "bill": _table(BillLine._fields),
             "lost_h_by_cause": {"type": "object", "additionalProperties": {"type": "number"}},
             "ties": {"type": "array", "items": {"type": "string"}},
@@ -151,7 +160,10 @@ def data_schema() -> dict[str, Any]:
             "command": {"type": "string", "description": "The command that starts the server"},
             "no_command": {"type": "string", "description": "Why no document gives a command"},
         },
-        "$defs": {name: {"type": "object", "properties": some} for name, some in (figures | {"beside": many}).items()},
+        "$defs": {
+            name: {"type": "object", "properties": some}
+            for name, some in (figures | {"full": full, "beside": many}).items()
+        },
     }
 
 

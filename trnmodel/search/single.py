@@ -147,22 +147,23 @@ def best_points(questions: list[Question]) -> list[Point]:
 def _searched(q: Question) -> list[Point]:
     """Return the best batch of the two best mappings of a precision and an option.
 
-    Points that keep the promises come first, by what they make of a paid chip; then those that fit, by how near they
-    come to the promises on an empty server.
+    Points that keep the promises come first, by what they make of a paid chip, and of equal ones by what full systems
+    would make; then those that fit, by how near they come to the promises on an empty server.
     """
     g = grid(q)
     with np.errstate(invalid="ignore", divide="ignore"):
-        _, made = planned_and_made(q.request, q.system, g.times, g.fits, g.chips)
+        _, made, full = planned_and_made(q.request, q.system, g.times, g.fits, g.chips)
         near = np.minimum(q.request.most_tpot_s / g.times.decode_s, 1.0) + 1e-6 / g.times.decode_s
         if q.request.ttft_s is not None:
             near = near + np.minimum(q.request.ttft_s / ttft_s(g.times, 0.0, q.request.ttft_quantile), 1.0)
     holds = np.isfinite(made)
     level = np.where(holds, 2, g.fits)
     merit = np.where(holds, made, np.where(g.fits, near, -g.need / g.have))
-    batch = np.lexsort((merit, level), axis=0)[-1]  # the best one of each mapping
-    tops = [np.take_along_axis(x, batch[None], 0)[0] for x in (merit, level)]
+    full = np.where(holds, full, 0.0)
+    batch = np.lexsort((full, merit, level), axis=0)[-1]  # the best one of each mapping
+    tops = [np.take_along_axis(x, batch[None], 0)[0] for x in (full, merit, level)]
     places = ((batch[place], place) for place in np.lexsort(tuple(tops))[:-3:-1])
-    return [g.point(q, at, float(merit[at]), int(level[at])) for at in places]
+    return [g.point(q, at, (int(level[at]), float(merit[at]), float(full[at]))) for at in places]
 
 
 def ordered(choices: list[Choice], merit: Callable[[Choice], float] = OBJECTIVE) -> list[Choice]:

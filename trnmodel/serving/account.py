@@ -193,12 +193,28 @@ def made_per_chip(request: Request, system: System | Chip, requests_per_s: NDArr
     return request.output_tokens / request_chip_s(request, system, requests_per_s, chips)
 
 
-def planned_and_made(
-    request: Request, system: System | Chip, times: Times, fits: NDArray, chips: NDArray
-) -> tuple[NDArray, NDArray]:
-    """Return the planned load of each point, and what it makes per paid chip; NaN where it has none."""
+class Planned(NamedTuple):
+    """The planned load of points [1/s], what it makes per paid chip, and what full systems of it would make [1/s].
+
+    The last two differ where the request has a rate, which whole systems serve that need not be full. NaN where a point
+    keeps no promise.
+    """
+
+    requests_per_s: NDArray
+    made: NDArray
+    full: NDArray
+
+    def leading(self, axis: int) -> NDArray:
+        """Return what full systems of the points would make that make most along an axis; -1 of the others."""
+        made, full = (np.nan_to_num(x, nan=-1.0) for x in (self.made, self.full))
+        return np.where(made == made.max(axis=axis, keepdims=True), full, -1.0)
+
+
+def planned_and_made(request: Request, system: System | Chip, times: Times, fits: NDArray, chips: NDArray) -> Planned:
+    """Return the planned load of each point, and what it makes per paid chip."""
     rate = np.where(fits, planned_requests_per_s(times, request), np.nan)
-    return rate, made_per_chip(request, system, rate, chips)
+    full = request.output_tokens * rate / paid_chips(system, chips)
+    return Planned(rate, made_per_chip(request, system, rate, chips), full)
 
 
 class Best(NamedTuple):
@@ -227,8 +243,8 @@ class Column(NamedTuple):
     step_widths: tuple[Any, Any]
     prompt_widths: tuple[Any, Any]
 
-    def made(self, times: Times) -> tuple[NDArray, NDArray]:
-        """Return the planned load of each batch, and what it makes per paid chip; NaN where it keeps no promise."""
+    def made(self, times: Times) -> Planned:
+        """Return the planned load of each batch, and what it makes per paid chip."""
         with np.errstate(invalid="ignore", divide="ignore"):
             return planned_and_made(self.request, self.system, times, self.fits, self.chips)
 
@@ -249,8 +265,9 @@ class Column(NamedTuple):
         deviations = (np.asarray(z, float)[(..., *(None,) * axes)] for z in (steps, prompts))
         factors = map(stretch, deviations, *zip(self.step_widths, self.prompt_widths, strict=True))
         times = self.times.stretched(*factors)
-        rate, made = self.made(times)
-        place = np.expand_dims(np.argmax(np.nan_to_num(made, nan=-1.0), axis=-axes), -axes)
+        planned = self.made(times)
+        rate, made, _ = planned
+        place = np.expand_dims(np.argmax(planned.leading(-axes), axis=-axes), -axes)
 
         def at_best(x: NDArray) -> NDArray:
             return np.take_along_axis(np.broadcast_to(x, made.shape), place, -axes).squeeze(-axes)
