@@ -30,6 +30,7 @@ _HOMES = {  # module that defines public names, with these names
     "trnmodel.files.scenarios": ("Scenario", "scenario"),
     "trnmodel.evidence.doctor": ("Diagnoses", "Diagnosis", "doctor"),
     "trnmodel.evidence.formats.read": ("MeasuredRows", "read_measurements"),
+    "trnmodel.evidence.frozen": ("frozen",),
     "trnmodel.evidence.nearest": ("nearest",),
     "trnmodel.evidence.calibration": ("Calibration", "calibrate"),
     "trnmodel.cost.tco": ("Cost", "tco"),

@@ -204,6 +204,24 @@ display(chart, Markdown(tables.products_sentence()))
 # The honest error for a kind of model or engine that nobody has measured lies nearer to the blind one. Mixtures of experts were the worst,
 # because engines differ in how they run experts: all of them on all tokens, only those chosen, or in blocks.
 #
+# ### Stated before it is measured
+#
+# A second collection comes once. So a fixed list of questions, and the headlines of the running case, are stated with the date and the commit of
+# the package. No line of this record is ever changed. `tm.frozen` shows every statement beside today's answer. When a later row asks one of the questions,
+# it also shows how far off the statement was, and `trnmodel validate` says so for a row of yours.
+
+# %%
+stated = tm.frozen()
+since = tm.frozen(tables.measured_after(rows, stated))  # rows of pages with a later date
+charts.table(
+    tables.aged(stated, since),
+    caption="What was stated, and how it aged",
+    download="stated",
+)
+
+# %% [markdown]
+# The band of a question reaches this many times above and below what was stated, in the middle of the questions of its kind.
+#
 # ## What we missed
 #
 # Many questions have a target for their median. These miss theirs, and for each of them we say which measurement would help.

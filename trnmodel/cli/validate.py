@@ -131,7 +131,7 @@ def validate(
         else:
             few = table[table.skipped == ""].head(FEW + 1)
             near = nearest(measured.rows.loc[few.index], NEAREST, models) if 0 < len(few) <= FEW else None
-            notes = [*_unasked(table), *refusals(measured), *_formats(table)]
+            notes = [*_unasked(table), *refusals(measured), *_formats(table), *_stated(measured, models)]
             say("\n".join([*_lines(table, near), *notes, _summary(table, measured)]))
         if not (table.skipped == "").any():
             raise typer.Exit(Status.IMPOSSIBLE)
@@ -296,6 +296,22 @@ def _formats(table: pd.DataFrame) -> list[str]:
     return [f"{silent:,} predicted rows state no number format and are taken as BF16; --precision states it."] * (
         silent > 0
     )
+
+
+def _stated(measured: MeasuredRows, models: Mapping[str, Transformer]) -> list[str]:
+    """Return a line for each row that answers a question of which we stated the answer on an earlier date."""
+    import trnmodel
+    from trnmodel.units import format_digits, format_within
+
+    rows = measured.rows
+    lines = []
+    for one in trnmodel.frozen(rows, models).itertuples(index=False):
+        where = f"{rows.file[one.row]} line {rows.line[one.row]}, {rows.metric[one.row]}"
+        answer = format_within(one.stated, one.stated_low, one.stated_high, one.unit)
+        side = "inside" if one.inside == "yes" else "outside"
+        said = f"Stated on {one.date} of {where} ({one.id}, commit {one.commit}): {answer}"
+        lines.append(f"{said}; measured {format_digits(one.measured, 4)} {one.unit}, {side} the band of that day.")
+    return lines[:REASONS] + _more(len(lines) - REASONS, "such statements; tm.frozen has them")
 
 
 def _more(count: int, what: str) -> list[str]:

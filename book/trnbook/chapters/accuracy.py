@@ -49,6 +49,25 @@ QUOTED = (
     *("time per output token", "first token", "time per output token under load", "first token in a queue"),
     *("throughput", "whole request", "step of training"),
 )
+MOVED = 0.05  # share from which on an answer counts as another one
+DATE, METRIC = r"^(\d{4}-\d\d-\d\d)", r"^(.+?) of "
+HEADLINES = "headlines of the running case"
+ASKED_FOR = {
+    "TPOT mean": "time per output token",
+    "TTFT mean": "first token",
+    "output throughput": "throughput of a server",
+    "latency": "collectives and kernels",
+    "throughput": "training",
+    "MFU": "training",
+    "power": "power",
+}
+AGED = {
+    "date": "stated on",
+    "what": "question",
+    "wide": "half-width of the band [times]",
+    "other": "answers that moved by more than 5%",
+    "measured": "measured since",
+}
 FAR = 10.0  # times the 99th percentile of a question: a point beyond it would squeeze all others
 KINDS = {"dense": "dense", "expert": "experts", "hybrid": "hybrids"}
 _OF_GROUP = {  # of the intervals that were held to a page left out
@@ -245,6 +264,33 @@ def pair(table: pd.DataFrame, most: int = 6) -> pd.DataFrame:
     when = {"blind_error": "before the rows were read", "error": "today, with constants fitted to them"}
     tall = longest.melt(["group", "configurations"], list(when), "said", "median_error")
     return tall.assign(said=tall.said.map(when))
+
+
+def measured_after(judged: pd.DataFrame, stated: pd.DataFrame) -> pd.DataFrame:
+    """Return the published rows whose page has a date after that of the first statement."""
+    dates = judged.date_or_sdk.str.extract(DATE, expand=False).fillna("")
+    return judged[dates > stated.date.min()]
+
+
+def aged(stated: pd.DataFrame, since: pd.DataFrame) -> pd.DataFrame:
+    """Count what was stated on each date, what of it the package says otherwise today, and what was measured since.
+
+    Parameters
+    ----------
+    stated, since : pandas.DataFrame
+        Every statement, and those that rows of a later date answer, as of `tm.frozen`. [-]
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        A row for each date and kind of question; what has no band, or was not measured, has a blank. [-]
+    """
+    kind = stated.question.str.extract(METRIC, expand=False).map(ASKED_FOR).where(stated.kind == "question", HEADLINES)
+    wide = np.sqrt(stated.stated_high / stated.stated_low)
+    rows = stated.assign(what=kind, wide=wide, other=stated.moved.abs() > MOVED, measured=stated.id.isin(since.id))
+    groups = rows.groupby(["date", "what"], sort=False)
+    counts = {name: (name, "sum") for name in ("other", "measured")}
+    return groups.agg(statements=("id", "size"), wide=("wide", "median"), **counts).reset_index().rename(columns=AGED)
 
 
 def products() -> dict[str, float]:

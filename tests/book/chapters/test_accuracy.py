@@ -4,6 +4,7 @@ import csv
 import json
 import statistics
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -185,3 +186,39 @@ def test_a_card_answers_for_a_question_and_a_chip(unseen):
     assert "106 configurations of 33 pages" in said
     assert "on all chips" in study.answer(table, "power of a GPU", "Trainium3")
     assert study.quoted(table, "Trainium2").set_index("question").pages["first token"] == 33
+
+
+def test_statements_age_by_date_and_kind():
+    """Of two statements of one kind one moved by 10 % and was measured; 5 to 20 is twice 10 on each side."""
+    line = {"kind": "question", "date": "2026-11-27", "stated_low": 5.0, "stated_high": 20.0}
+    stated = pd.DataFrame(
+        [
+            line | {"id": "a", "question": "TPOT mean of m on s: tp 8", "moved": 0.1},
+            line | {"id": "b", "question": "TPOT mean of n on s: tp 8", "moved": 0.01},
+            line
+            | {"id": "c", "question": "tokens/s of a chip", "kind": "headline", "moved": -0.2, "stated_low": np.nan},
+        ]
+    )
+    (steps, heads) = study.aged(stated, stated[:1]).to_dict("records")
+    assert steps == {
+        "stated on": "2026-11-27",
+        "question": "time per output token",
+        "statements": 2,
+        "half-width of the band [times]": 2.0,
+        "answers that moved by more than 5%": 1,
+        "measured since": 1,
+    }
+    assert (heads["question"], heads["statements"], heads["measured since"]) == (study.HEADLINES, 1, 0)
+
+
+def test_every_kind_of_question_that_was_stated_has_a_name():
+    stated = tm.frozen()
+    counts = study.aged(stated, stated[:0])
+    assert counts.statements.sum() == len(stated)
+
+
+def test_rows_of_a_later_date_alone_count_as_measured_since(judged):
+    stated = pd.DataFrame({"date": ["2026-09-01"]})
+    dates = study.measured_after(judged, stated).date_or_sdk.str[:10]
+    assert len(dates)
+    assert (dates > "2026-09-01").all()

@@ -509,6 +509,7 @@ def _measured_rows() -> Iterator[Call]:
     yield _call(
         "rows", "tm.read_measurements", "paths=run_file(), stated={'tp': 8}", "object: paths; statement: stated"
     )
+    yield _call("rows", "tm.frozen", "rows=measured()", "frame-or-none: rows; models: models")
     yield _call("rows", "tm.nearest", "rows=measured(), count=2", "frame: rows; models: models")
     yield _call("rows", "tm.doctor", "rows=measured()", "frame: rows; models: models")
     yield _call("rows", "tm.calibrate", "rows=measured()", "frame: rows; models: models")
