@@ -21,7 +21,7 @@ from trnmodel.arguments import HUGE, MOST_CHIPS, Same, instance, integer, number
 from trnmodel.catalog import load, reader
 from trnmodel.catalog.names import folded, nearest_ids
 from trnmodel.catalog.specs import NAN, Chip, Spec, mapping_field, published
-from trnmodel.declared import SYSTEM, Integer, declare
+from trnmodel.declared import SYSTEM, Flag, Integer, declare
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +47,7 @@ NEEDED = {
 }
 Fabric = Literal["single", "switch", "mesh", "torus", "planes"]
 RedundantLaneEnds = Literal["other switches", "active switches"]
-Status = Literal["for rent", "announced", "analyst", "our reading", "custom"]
+Status = Literal["for rent", "announced", "analyst", "our reading", "roadmap", "custom"]
 AVAILABILITY: tuple[Status, ...] = get_args(Status)  # what can be had first comes first; "custom" is of a caller
 GPU_MAKERS = ("NVIDIA", "AMD")
 OFFERED: tuple[Status, ...] = ("for rent", "announced")  # by its cloud or its vendor
@@ -470,8 +470,15 @@ def system_table() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def systems() -> list[str]:
-    """Ids of all systems of the catalog.
+@declare(roadmap=Flag())
+def systems(roadmap: bool = False) -> list[str]:
+    """Ids of the systems of the catalog.
+
+    Parameters
+    ----------
+    roadmap : bool
+        Whether to list the systems of status "roadmap" too. Their chips are announced and their racks are assumed, so
+        they answer by name alone. [-]
 
     Returns
     -------
@@ -482,8 +489,16 @@ def systems() -> list[str]:
     --------
     >>> "trn2.48xlarge" in systems()
     True
+    >>> sorted({*systems(roadmap=True)} - {*systems()})
+    ['trn4-nvlink-roadmap', 'trn4-ualink-roadmap']
     """
-    return [row for row in _rows() if load.entities()[row].kind == "system"]
+    every = [row for row in _rows() if load.entities()[row].kind == "system"]
+    return [name for name in every if roadmap or _status(name) != "roadmap"]
+
+
+def _status(system_id: str) -> str:
+    """Return what a buyer can get of a system, without reading the rest of it."""
+    return load.fact_in_force(system_id, "status")[0].value_printed if load.stated(system_id, "status") else ""
 
 
 def on_offer() -> list[str]:
