@@ -9,6 +9,7 @@ times what 90 % of all errors over their scale reach, times what the distance to
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -20,6 +21,7 @@ from trnmodel.catalog.bands import outliers, read
 from trnmodel.catalog.posterior import TAIL, Posterior
 from trnmodel.catalog.specs import Chip, Spec
 from trnmodel.catalog.stacks import Efficiencies, Part, basis
+from trnmodel.catalog.systems import System, chip_of
 from trnmodel.neighbours import ABSENT_OCTAVES, STEP, UNSTATED_GROWTH, Near, Rows
 from trnmodel.result import BASES, Basis, Texts
 
@@ -401,6 +403,35 @@ def joined(reach: Reach, ranged: Callable[[], tuple[NDArray, NDArray]]) -> tuple
         return np.broadcast_to(low, shape)[()], np.broadcast_to(high, shape)[()]
     below, above = ranged()
     return _joint(low, np.where(outside, below, 0.0)), _joint(high, np.where(outside, above, 0.0))
+
+
+def with_assumed(
+    widths: tuple[Any, Any], where: System | Chip, ask: Callable[[System | Chip], NDArray]
+) -> tuple[Any, Any]:
+    """Return half-widths joined with those that the assumed rates of a system on a roadmap give, each moved alone.
+
+    A system whose chip is built has none: its half-widths are returned as they are.
+    """
+    if not chip_of(where).ratios_to:
+        return widths
+    ends = (map(ask, pair) for pair in _assumed_ends(Same(where)))
+    below, above = widths_of(np.asarray(ask(where)), ends)
+    return _joint(widths[0], below), _joint(widths[1], above)
+
+
+@lru_cache(maxsize=256)
+def _assumed_ends(where: Same[System | Chip]) -> tuple[tuple[System | Chip, System | Chip], ...]:
+    """Return a system with each of its open rates, and of those of its chip, at the low and at the high end."""
+    one, chip = where.it, chip_of(where.it)
+    pairs = [tuple(moved if one is chip else replace(one, chip=moved) for moved in ends) for ends in _rate_ends(chip)]
+    return tuple(pairs if one is chip else [*pairs, *_rate_ends(one)])
+
+
+def _rate_ends(spec: Spec) -> Iterator[tuple[Any, Any]]:
+    """Yield a spec with each open rate of bytes at its low and at its high end."""
+    for name, (low, high) in spec.open_ranges.items():
+        if "bytes_per_s" in name:
+            yield spec.moved({name: low}), spec.moved({name: high})
 
 
 def _joint(one: Any, other: Any) -> Any:

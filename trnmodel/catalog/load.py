@@ -496,7 +496,8 @@ def _chip(chip_id: str) -> Chip:
 
 def _scaled(base: Chip, kwargs: dict) -> dict:
     """Return the arguments of a roadmap chip: figures of its base times the announced ratios; others are unknown."""
-    known = {name: getattr(base, name) for name in ("cores", "lnc_choices", "lnc_announced", "lnc_default")} | kwargs
+    known = {name: getattr(base, name) for name in ("cores", "lnc_choices", "lnc_announced", "lnc_default")}
+    known |= {**kwargs, "ratios_to": base.id}
     ranges, sourced = dict(kwargs["ranges"]), dict(kwargs["sources"])
     for qualifier, (fact, spread) in _of(kwargs["id"]).get("ratio_to_base", {}).items():
         name, _, dtype = qualifier.partition(":")

@@ -242,7 +242,8 @@ class Spec:
             if not isinstance(which, str) or not isinstance(_held(self, which), int | float | np.ndarray):
                 refuse("values", which, f"allowed are names of numbers of {self.id}")
             name, _, key = which.removesuffix("]").partition("[")
-            changes[name] = {**changes.get(name, getattr(self, name)), key: value} if key else value
+            held = changes.get(name, getattr(self, name))
+            changes[name] = {**held, key: value} if isinstance(held, Mapping) else value
         return replace(self, **changes)
 
     @cached_property
@@ -267,6 +268,9 @@ def shapes(**specs: Spec | None) -> dict[str, np.ndarray]:
     """Stand-ins with the shapes of the specs that hold arrays, by argument, for `arguments.together`."""
     by_argument = {name: () if spec is None else spec.shape for name, spec in specs.items()}
     return {name: np.broadcast_to(0.0, shape) for name, shape in by_argument.items() if shape}
+
+
+ASK_NARROW = "ask in a precision that multiplies linear layers and attention in these alone, such as 'mxfp8-attn8'"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -332,6 +336,7 @@ class Chip(Spec):
     """One accelerator chip (package). Peaks are dense, for the whole chip, by compute dtype.
 
     `catalog_id` is the catalog's chip that this one was made from: constants of software that were measured on it hold.
+    `ratios_to` is the id of the chip to which an announcement gives its ratios; it is empty for a chip that is built.
     `lnc_choices` holds the sizes of a logical core that software allows today, `lnc_announced` those to come,
     `tensor_degrees` the degrees of TP that its runtime supports (empty where nobody lists them), and `hbm_bank_cores`
     the cores that reach a bank of HBM together. `default_stack` is the software where a call names none,
@@ -361,6 +366,7 @@ class Chip(Spec):
 
     vendor: str = ""
     catalog_id: str = ""
+    ratios_to: str = ""
     core: Core | None = None
     year: float = NAN
     process: str = ""
@@ -421,7 +427,9 @@ class Chip(Spec):
         """
         peaks = self.sparse_peak_flop_per_s if flag("sparse", sparse) else self.peak_flop_per_s
         if not isinstance(dtype, str) or dtype not in peaks:
-            refuse("dtype", dtype, f"{self.id} has no {'sparse' if sparse else 'dense'} peak for it; it has {[*peaks]}")
+            more = f"; nobody has announced another, so {ASK_NARROW}" if self.ratios_to else ""
+            kind = "sparse" if sparse else "dense"
+            refuse("dtype", dtype, f"{self.id} has no {kind} peak for it; it has {[*peaks]}{more}")
         return peaks[dtype]
 
     def logical(self, lnc: int | None = None) -> int:

@@ -397,6 +397,9 @@ def basis(e: Efficiencies, chip: Chip, lnc: int, part: Part) -> Basis:
     'chip: vllm-neuron-2026 was fitted on inferentia2, trainium2'
     """
     reasons = [] if lnc in chip.lnc_choices else [f"lnc: {lnc} is announced for {chip.id}, not supported"]
+    if chip.ratios_to:
+        told = f"{chip.id} is announced as ratios to {chip.ratios_to}"
+        reasons.append(f"chip: {told}, and what nobody announced is an assumed range")
     on = sorted(e.fitted_on.get(part, ()))
     if e.posterior and part != "memory":
         return e.posterior.basis(chip.id, reasons)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trnmodel.arguments import HUGE, TINY, Same, choice, numbers, refuse, share, together
-from trnmodel.bands import plain_basis, plain_rows_basis
+from trnmodel.bands import plain_basis, plain_rows_basis, with_assumed
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip, shapes
 from trnmodel.catalog.stacks import IDEAL, Efficiencies
@@ -92,6 +92,12 @@ class Collective(Grounded):
         if launched:  # the launch, of which the rows hold several, is on no axis
             return plain_rows_basis("collective", chip.id, LAUNCHED, points, unknown=1)
         return plain_basis("collective", chip.id, "", points)
+
+    def _widths(self, name: str, part: str = "") -> tuple[Any, Any]:
+        """Return the half-widths of the rows, with those of assumed rates where the system is on a roadmap."""
+        return with_assumed(
+            self.judge().sides, self.system, lambda at: _timed(replace(self.question, system=at)).time_s
+        )
 
     @property
     def busbw_bytes_per_s(self) -> NDArray:

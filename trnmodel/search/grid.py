@@ -83,6 +83,7 @@ def _mappings(system: Same[System], model: Same[Transformer], e: Same[Efficienci
     return mappings(system.it, model.it, e.it, lnc)
 
 
+NARROW_ATTENTION = "mxfp8"  # of a chip without a published peak in 16 bits
 DTYPES = ("weights", "experts", "kv", "activations", "compute", "attention")  # of a precision
 FOUR_BITS = ("mxfp4", "nvfp4")  # block formats of 4 bits; a chip multiplies one of them, if any
 
@@ -90,15 +91,30 @@ FOUR_BITS = ("mxfp4", "nvfp4")  # block formats of 4 bits; a chip multiplies one
 def in_own_format(precision: str | Precision, chip: Chip) -> Precision:
     """Return a precision in the 4-bit format that a chip multiplies: NVFP4 on Blackwell, MXFP4 on Trainium3 and MI355X.
 
-    Other formats, and those of a chip that multiplies no 4-bit format, are returned as they are.
+    Other formats, and those of a chip that multiplies no 4-bit format, are returned as they are. A chip that has no
+    published peak in the format of the attention multiplies it in MXFP8, where that has one.
 
     Examples
     --------
     >>> import trnmodel as tm
     >>> [in_own_format("mxfp4", tm.chip(name)).name for name in ("trainium3", "gb200", "h100")]
     ['mxfp4', 'nvfp4', 'mxfp4']
+    >>> in_own_format("mxfp8", tm.chip("trainium4-roadmap")).name
+    'mxfp8-attn8'
     """
-    one = load.precision(precision)
+    return _with_attention(_in_own_bits(load.precision(precision), chip), chip)
+
+
+def _with_attention(one: Precision, chip: Chip) -> Precision:
+    """Return a precision with the attention in MXFP8 where a chip has a published peak in that alone."""
+    peaks = chip.peak_flop_per_s
+    if one.attention in peaks or one.compute not in peaks or NARROW_ATTENTION not in peaks:
+        return one
+    return replace(one, name=f"{one.name}-attn8", attention=NARROW_ATTENTION)
+
+
+def _in_own_bits(one: Precision, chip: Chip) -> Precision:
+    """Return a precision in the 4-bit format that a chip multiplies, if it multiplies one."""
     own = next((dtype for dtype in FOUR_BITS if dtype in chip.peak_flop_per_s), one.compute)
     if one.compute not in FOUR_BITS or one.compute in chip.peak_flop_per_s or own == one.compute:
         return one

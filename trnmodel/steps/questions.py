@@ -13,7 +13,18 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from trnmodel.bands import MEMORY, STORED, Judgement, Reach, joined, ranged, stack_basis, stack_judgement, stack_reach
+from trnmodel.bands import (
+    MEMORY,
+    STORED,
+    Judgement,
+    Reach,
+    joined,
+    ranged,
+    stack_basis,
+    stack_judgement,
+    stack_reach,
+    with_assumed,
+)
 from trnmodel.catalog.specs import Chip, Precision
 from trnmodel.catalog.stacks import OF_MEMORY, Efficiencies, fitted_resources
 from trnmodel.formulas.bands import joint_width
@@ -182,8 +193,15 @@ class InferenceQuestion:
         """Half-widths below and above of the figure's logarithm: its rows', and outside of them the stack's ranges."""
         if part not in self.saved_widths:
             reach = self.reach(part)
-            self.saved_widths[part] = joined(reach, lambda: self.ranges(reach.outside))
+            own = joined(reach, lambda: self.ranges(reach.outside))
+            self.saved_widths[part] = with_assumed(own, self.system, self.figure_on) if self.TIMED else own
         return self.saved_widths[part]
+
+    def figure_on(self, where: Any) -> NDArray:
+        """Return the number whose band counts, for a system with other figures."""
+        s = self.setting
+        there = setting(s.model, where, self.mapping, s.precision, s.e, s.phase, self.TIMED)
+        return replace(self, setting=there).figure(s.e)
 
     def reach(self, part: str = "") -> Reach:
         """Return what a band needs of the basis."""
