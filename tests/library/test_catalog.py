@@ -200,10 +200,26 @@ def test_trainium4_is_announced_ratios_and_nothing_else():
     assert chip.hbm_bytes == 2 * base.hbm_bytes
     assert chip.range("hbm_bytes_per_s") == pytest.approx((4 * 4.7e12, 4 * 4.9e12))
     assert chip.estimates >= {"peak_flop_per_s[mxfp8]", "hbm_bytes", "hbm_bytes_per_s"}
-    assert chip.scaleup_bytes_per_s_per_dir != chip.scaleup_bytes_per_s_per_dir  # unknown
+    assert (chip.ratios_to, base.ratios_to) == ("trainium3", "")
+    assert chip.process == chip.packaging == ""  # unknown
     for dtype in ("bf16", "fp8"):
         with pytest.raises(ValueError, match="no dense peak"):
             chip.peak(dtype)
+
+
+def test_what_nobody_announced_of_trainium4_is_a_range_that_says_so():
+    """From what Trainium3 has to what the announced ratios allow; each is ours (D), begins with "assumed", and has a reason."""
+    chip, facts = tm.chip("trainium4-roadmap"), tm.facts().set_index("id")
+    assert chip.range("tdp_w") == (700, 3 * 1000)  # 700-1000 W on Trainium3, and three times its FP8
+    assert chip.range("scaleup_bytes_per_s_per_dir") == (144 * 64e9 / 8, 144 * 224e9 / 8)
+    assert chip.range("sbuf_bytes") == (256 * 2**20, 3 * 256 * 2**20)
+    assert chip.range("scaleout_bytes_per_s_per_dir") == (25e9, 50e9)
+    announced = {"peak_flop_per_s[mxfp8]", "peak_flop_per_s[mxfp4]", "hbm_bytes", "hbm_bytes_per_s", "hop_s"}
+    for label in chip.ranges.keys() - announced:
+        (row,) = facts.loc[list(chip.sources[label])].itertuples()
+        assert row.confidence == "D"
+        assert row.locator.startswith("assumed: ")
+        assert row.note
 
 
 def test_cores_know_their_engines():

@@ -146,7 +146,7 @@ def test_a_missing_fact_is_named(rows, missing):
 @pytest.mark.parametrize(
     ("quantity", "value", "words"),
     [
-        ("status", "sold out", "status='sold out': allowed are analyst, announced, custom, for rent, our reading"),
+        ("status", "sold out", "status='sold out': allowed are analyst, announced, custom, for rent, our reading, roadmap"),
         ("alternative_of", "trn9", "alternative_of='trn9' is unknown; nearest"),
         ("alternative_of", "trn3-nl72x2-aws-lanes", "trn3-nl72x2-aws-lanes is an alternative of another system itself"),
         ("alternative_of", SYSTEM, f"{SYSTEM} is this system itself"),
@@ -184,9 +184,9 @@ def test_a_chip_without_a_default_stack_takes_the_one_that_is_given():
 
 
 def test_a_chip_runs_on_public_software_or_says_that_nothing_runs():
-    """NVIDIA's chips on the stack of their rows, AMD's and TPUs on its stand-in, AWS's on theirs; Trainium4 on none."""
+    """NVIDIA's chips on the stack of their rows, AMD's and TPUs on its stand-in, AWS's on theirs; Trainium4's is assumed."""
     found = {chip: load.chip(chip).default_stack for chip in load.chips()}
-    assert found.pop("trainium4-roadmap") == ""
+    assert found.pop("trainium4-roadmap") == "neuron-roadmap"
     others = {"gpu-serving" if load.chip(chip).vendor == "NVIDIA" else "gpu-serving-elsewhere" for chip in found}
     assert others == {"gpu-serving", "gpu-serving-elsewhere"}
     wanted = {"AWS": "nxd-inference", "NVIDIA": "gpu-serving", "AMD": "gpu-serving-elsewhere"}
@@ -195,5 +195,6 @@ def test_a_chip_runs_on_public_software_or_says_that_nothing_runs():
     assert found == {chip: wanted[load.chip(chip).vendor] for chip in found} | today
     encoders = {chip: load.chip(chip).encoder_stack for chip in load.chips()}
     assert {load.chip(chip).vendor for chip, stack in encoders.items() if stack} == {"AWS"}
+    bare = replace(tm.chip("trainium4-roadmap"), default_stack="")
     with pytest.raises(ValueError, match="trainium4-roadmap has no public stack"):
-        tm.decode_step("llama-3.1-8b", tm.chip("trainium4-roadmap"), batch=1, context=128)
+        tm.decode_step("llama-3.1-8b", bare, batch=1, context=128)
