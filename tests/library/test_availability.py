@@ -102,7 +102,10 @@ def test_a_system_of_a_caller_is_custom_and_a_changed_one_stays_what_it_was():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"status": "sold out"}, "status='sold out': allowed are analyst, announced, custom, for rent, our reading, roadmap"),
+        (
+            {"status": "sold out"},
+            "status='sold out': allowed are analyst, announced, custom, for rent, our reading, roadmap",
+        ),
         ({"status": ""}, "mine: status='': allowed are"),
         ({"status": None}, "mine: status=None: allowed are"),
         ({"status": ["for rent"]}, r"mine: status=\['for rent'\]: allowed are"),

@@ -208,7 +208,7 @@ def test_trainium4_is_announced_ratios_and_nothing_else():
 
 
 def test_what_nobody_announced_of_trainium4_is_a_range_that_says_so():
-    """From what Trainium3 has to what the announced ratios allow; each is ours (D), begins with "assumed", and has a reason."""
+    """From Trainium3 to what the announced ratios allow; each is ours (D), is called assumed, and has a reason."""
     chip, facts = tm.chip("trainium4-roadmap"), tm.facts().set_index("id")
     assert chip.range("tdp_w") == (700, 3 * 1000)  # 700-1000 W on Trainium3, and three times its FP8
     assert chip.range("scaleup_bytes_per_s_per_dir") == (144 * 64e9 / 8, 144 * 224e9 / 8)

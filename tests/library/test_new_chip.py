@@ -146,7 +146,11 @@ def test_a_missing_fact_is_named(rows, missing):
 @pytest.mark.parametrize(
     ("quantity", "value", "words"),
     [
-        ("status", "sold out", "status='sold out': allowed are analyst, announced, custom, for rent, our reading, roadmap"),
+        (
+            "status",
+            "sold out",
+            "status='sold out': allowed are analyst, announced, custom, for rent, our reading, roadmap",
+        ),
         ("alternative_of", "trn9", "alternative_of='trn9' is unknown; nearest"),
         ("alternative_of", "trn3-nl72x2-aws-lanes", "trn3-nl72x2-aws-lanes is an alternative of another system itself"),
         ("alternative_of", SYSTEM, f"{SYSTEM} is this system itself"),

@@ -446,8 +446,9 @@ def _roots() -> Iterator[Call]:
     yield _call("doors", "tm.topology", "system='trn2.48xlarge'")
     yield _call("doors", "tm.schema", "name='decode_step'", also={"name": ("a public call",)})
     yield _call("doors", "tm.efficiencies", "chip='trainium2', stack='ideal'")
-    for name in ("facts", "model_ids", "names_table", "prices", "systems", "validation"):
+    for name in ("facts", "model_ids", "names_table", "prices", "validation"):
         yield _call("doors", f"tm.{name}")
+    yield _call("doors", "tm.systems", "roadmap=True")
     yield _call(
         "doors",
         "tm.sweep",
