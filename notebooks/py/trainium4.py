@@ -58,7 +58,8 @@ for m in (dense, experts):
     for software, (named, kind) in terms.items():
         side = tm.compare(m, requests[m.id], everyone, baseline=before, efficiencies=named)
         paid = {
-            c.system.id: tm.token_cost(m, requests[m.id], c.system, pricing=hours, efficiencies=c.stack) for c in side.at()
+            c.system.id: tm.token_cost(m, requests[m.id], c.system, pricing=hours, efficiencies=c.stack)
+            for c in side.at()
         }
         rows += tables.gains(m.id, software, side, paid, before.id, kind)
 gained = tables.table_of(rows)
@@ -67,23 +68,25 @@ gained = tables.table_of(rows)
 card = tables.answer(gained, dense.id, before, first)
 display(Markdown(card))
 charts.ranges(
-    tables.shown(gained, to_come, first.id),
+    tables.shown(gained, first.id),
     x=tables.TIMES,
     y="measure",
     color="model",
     log_x=True,
-    caption="Chips gain what is announced, dollars half of it",
+    caption="On ideal software dollars gain half of what chips do",
     under=f"{first.name} over {before.name}; bars hold nine of ten draws",
 )
 
 # %% [markdown]
-# The first four lines are what has been announced. The others are what the model makes of it for two requests. *Today's software* has the
-# overheads that were measured on Trainium2, and *ideal software* has none. The bars of today's software are wide, because nobody knows
-# the software of a chip that will be delivered in 2027. *Drafts* of a small model, which a large one checks, are left out on both sides.
+# AWS has announced at least three times the arithmetic of Trainium3 in 8 bits and four times its memory bandwidth. *Ideal software* turns
+# nearly all of this into tokens. *Today's software* has the overheads that were measured on Trainium2, and its bars are wide, because
+# nobody knows the software of a chip that will be delivered in 2027. *Drafts* of a small model, which a large one checks, are left out
+# on both sides.
 #
 # ## The running case
 #
-# Two models on three systems run through the whole book. Trainium4 is none of them, and this page sets it beside the last column.
+# Two models on three systems run through the whole book. Trainium4 is in none of them, and this page sets it beside the last column of
+# each model.
 
 # %% tags=["hide-input"]
 case.table("trainium4")
@@ -91,12 +94,12 @@ case.table("trainium4")
 # %% [markdown]
 # ## What is announced?
 #
-# There is no data sheet of Trainium4. AWS gave ratios to Trainium3, and SemiAnalysis added the memory and the links. A ratio $r$
-# makes a figure of Trainium4 from one of Trainium3:
+# There is no data sheet of Trainium4. AWS gave ratios to Trainium3, and SemiAnalysis added the capacity of the memory and the links. A
+# ratio $r$ makes a figure of Trainium4 from one of Trainium3:
 #
 # $$ x_4 = r\,x_3 . $$
 #
-# AWS printed "FP8" and "at least". We read the first as MXFP8, because that is the 8-bit peak that it prints of Trainium3, and we
+# The reports say "FP8" and "at least". We read the first as MXFP8, because that is the 8-bit peak that AWS prints of Trainium3, and we
 # compute with the lower bound.
 
 # %%
@@ -107,15 +110,16 @@ chip
 charts.table(tables.ratios(to_come), caption="What is announced of the chip", download="announced")
 
 # %% [markdown]
-# **No BF16 peak is published.** This is no small gap. Trainium3 tripled no peak in 16 bits: it kept that of Trainium2. So a question in
-# BF16 is refused, and so is a preset whose attention multiplies in BF16. The preset `mxfp8-attn8` multiplies linear layers and attention
-# in 8 bits, and a search takes it by itself.
+# **No BF16 peak is published.** That is no small gap, because Trainium3 doubled its peak in 8 bits and kept that of Trainium2 in 16. So a
+# question in BF16 is refused, and so is a preset whose attention multiplies in BF16. The preset `mxfp8-attn8` multiplies linear layers
+# and attention in 8 bits. A search takes it by itself.
 
 # %%
 try:
     tm.decode_step("llama-3.3-70b", "trn4-ualink-roadmap", tm.Mapping(tp=8), batch=32, context=4352, precision="bf16")
 except ValueError as refusal:
-    print(refusal)
+    refused = str(refusal)
+Markdown(f"`tm.decode_step` says: {refused}.")
 
 # %% [markdown]
 # ## What is assumed?
@@ -138,7 +142,9 @@ assert sums == [144 * 224 / 8, 2 * 144 * 224 / 8]
 nvlink
 
 # %% tags=["hide-input"]
-charts.table(tables.assumed(to_come, *tracks), caption="Ranges that nobody announced", download="assumed")
+charts.table(
+    tables.assumed(to_come, *tracks).drop(columns="reason"), caption="Ranges that nobody announced", download="assumed"
+)
 
 # %% [markdown]
 # Counts cannot be ranges. Both racks have the 144 chips of the largest Trainium3 system, and the chip has Trainium3's eight cores with
@@ -182,14 +188,16 @@ charts.lines(
 #
 # ## What takes the time of a step?
 #
-# The next cell asks for the best mapping of the first model on each rack, with today's software, and takes its decode step apart.
+# The next cell takes the best mapping of the first model on Trainium3 with today's software. Then it asks each rack for the same step, so
+# that only the hardware differs.
 
 # %%
-steps = {}
-for spec in everyone:
-    best = tm.plan(dense, requests[dense.id], spec, efficiencies="no-speculation").best
-    if best is not None:
-        steps[spec.name] = best.step
+best = tm.plan(dense, requests[dense.id], before, efficiencies="no-speculation").best
+same = {"batch": best.batch, "context": input_tokens + output_tokens / 2, "precision": "mxfp8-attn8"}
+steps = {
+    spec.name: tm.decode_step(dense, spec, best.degrees, **same, efficiencies="vllm-neuron-2026-async")
+    for spec in everyone
+}
 
 # %% tags=["hide-input"]
 charts.stacks(
@@ -198,17 +206,18 @@ charts.stacks(
     y="time_s",
     color="part",
     caption="Faster memory leaves the software's overhead",
-    under=f"decode step of {dense.id} on the best plan of each; parts alone, before they overlap",
+    under=f"a decode step of {dense.id} at one mapping and batch; parts before they overlap",
 )
 
 # %% [markdown]
-# Each layer of the model adds a constant time, which the software takes and the chip does not shorten. Once the reads of the weights are
-# short, this constant is most of the step. This is *Amdahl's law*: a part that does not shrink sets the limit. With parts $t_i$ that
-# become $r_i$ times as fast,
+# Each layer of the model adds a constant time, which comes from the software, and which the chip does not shorten. Once the reads of the
+# weights are short, this constant is most of the step. This is *Amdahl's law*: the part that does not shrink sets the limit. If the parts
+# $t_i$ become $r_i$ times as fast, the step becomes
 #
-# $$ \frac{t_3}{t_4} = \frac{\sum_i t_i}{\sum_i t_i / r_i} . $$
+# $$ \frac{t_3}{t_4} = \frac{\sum_i t_i}{\sum_i t_i / r_i} $$
 #
-# The new chip still gains, because it needs fewer ranks for the same promise, and more sequences share each constant.
+# times as fast. The best plan of the new chip gains more than that. It needs fewer chips for the same promise, and more sequences share
+# each constant. Where Trainium3 hardly keeps the promise, the gain may even exceed every announced ratio.
 #
 # ## Does the link matter?
 #
@@ -226,11 +235,12 @@ swept = {
 
 # %% tags=["hide-input"]
 curves = [
-    pd.DataFrame({"model": name, "lane_gb_per_s": lanes / 1e9, "time_s": step.time_s}) for name, step in swept.items()
+    pd.DataFrame({"model": name, "lane_bytes_per_s_per_dir": lanes, "time_s": step.time_s})
+    for name, step in swept.items()
 ]
 charts.lines(
     pd.concat(curves, ignore_index=True),
-    x="lane_gb_per_s",
+    x="lane_bytes_per_s_per_dir",
     y="time_s",
     color="model",
     caption="The first doubling of a lane gains the most",
@@ -238,17 +248,11 @@ charts.lines(
 )
 
 # %% tags=["hide-input"]
-charts.table(
-    gained[gained.measure == "tokens per chip"][
-        ["model", "software", "system", tables.TIMES, *(f"{tables.TIMES}{e}" for e in ("_low", "_high"))]
-    ],
-    caption="Tokens per chip on both racks, over Trainium3's",
-    download="racks",
-)
+charts.table(tables.per_chip(gained), caption="Tokens per chip on each rack, over Trainium3's", download="racks")
 
 # %% [markdown]
-# The racks differ by much less than their assumed ranges. What distinguishes the tracks is not in these figures: NVLink Fusion needs
-# another chiplet, which may delay it, and a price that AWS and NVIDIA negotiate.
+# The racks differ by less than their ranges. What sets the tracks apart lies outside of these figures. NVLink Fusion needs another
+# chiplet, which may delay it, and AWS has to agree on a price with NVIDIA.
 #
 # ## Watts and joules
 #
@@ -283,11 +287,13 @@ charts.lines(
 # The cell asks what a chip-hour would cost its owner. More memory and more watts make it dearer, even if the margin stays.
 
 # %%
-hour = {
-    spec.name: tm.tco(spec).in_words("usd_per_h", "USD/h")
-    for spec in (tm.system("trn3-nl72x2-pcie160"), ualink, nvlink)
-}
-hour
+now_and_then = [tm.system("trn3-nl72x2-pcie160"), ualink, nvlink]
+each = pd.concat([tm.tco(spec).to_frame(bands=True) for spec in now_and_then])
+
+# %% tags=["hide-input"]
+each = each.rename(columns={"low": "usd_per_h_low", "high": "usd_per_h_high"})
+columns = [f"usd_per_h{end}" for end in tables.ENDS]
+charts.table(each[["system", "tdp_w", *columns]], caption="What a chip-hour costs its owner", download="hours")
 
 # %%
 tied = tm.token_cost(dense, requests[dense.id], everyone, pricing=hours, efficiencies="ideal").break_even(before.id)
@@ -308,8 +314,9 @@ charts.table(
 # %% [markdown]
 # ## Check: what came of Trainium3's announcement?
 #
-# How far can such ratios be trusted? In December 2024 AWS told its audience that Trainium3 would have "roughly four times the
-# performance" of Trainium2, by the end of 2025. The chips came on time. What was multiplied by four was not said.
+# How far can such ratios be trusted? At its conference of 2024 AWS said that Trainium3 would have "roughly four times the performance" of
+# Trainium2 and be available late in 2025. It did not say of what. AWS declared the systems available in December 2025, and a list of
+# instances that we read ten months later had none.
 
 # %%
 old, new = tm.system("trn2-ultraserver"), tm.system("trn3-nl72x2-pcie160")
@@ -323,8 +330,8 @@ came = tables.delivered(old, new)
 charts.bars(
     came,
     x="figure",
-    y="delivered_times",
-    color="scope",
+    y=tables.TIMES,
+    color="per",
     caption="Four times was true of the rack, not the chip",
     under="Trainium3 over Trainium2 by AWS's data sheets; announced: roughly 4 times",
 )
@@ -333,8 +340,8 @@ charts.bars(
 # **By hand.** A chip makes 2,517 TFLOP/s in MXFP8, and Trainium2 makes 1,299 in FP8. That is 1.94 times. The larger UltraServer has 144
 # chips, and the older one 64. Together this gives 4.36 times, which AWS prints as 4.4.
 #
-# So the announcement held for a system with more than twice as many chips. Per chip about half of it came, and in BF16 nothing. If
-# Trainium4's ratios are those of a system too, a chip gets less. A larger system then hides it.
+# So the announcement held for a system with more than twice as many chips. Per chip about half of it came in 8 bits, and in BF16 nothing.
+# Trainium4's ratios are said of the chip. If they turn out to be of a larger system, a chip gets less, as the last chart below shows.
 
 # %% tags=["hide-input"]
 charts.table(tables.claims(), caption="What was claimed of Trainium3 over Trainium2", download="claims")
@@ -367,12 +374,12 @@ charts.lines(
     x="arrived_share",
     y="tokens_per_s_per_user",
     color="software",
-    caption="On today's software the ratio matters little",
+    caption="Overheads halve what the announced ratios give",
     under="Llama-3.3-70B at one mapping and 32 sequences",
 )
 
 # %% [markdown]
-# Better software for the chips of today gains more for a user than all of the announced hardware on software as it is.
+# Without any of the announced gains, ideal software gives a user more than today's software does with all of them.
 #
 # ## What is left out
 #
@@ -430,7 +437,7 @@ display(*(charts.table(frame, caption=name, download=stem, file_only=True) for n
 # %% [markdown]
 # ## Sources
 #
-# The ratios are in AWS's announcement of December 2025, as an encyclopedia article and NAND Research report it. The memory and the two
+# The ratios are in AWS's announcement of December 2025, as an encyclopedia article and an analyst's summary report it. The memory and the two
 # tracks of links are in SemiAnalysis's *AWS Trainium3 Deep Dive*. The figures of Trainium2 and Trainium3 are on AWS's pages.
 
 # %% tags=["hide-input"]

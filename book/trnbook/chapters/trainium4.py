@@ -22,7 +22,8 @@ from trnmodel.search.token_cost import TokenCosts
 from trnmodel.steps.answers import Step
 from trnmodel.units import format_digits, format_quantity
 
-TIMES = "times_trainium3"
+TIMES = "times_as_much"
+ASSUMED = "assumed: "  # begins the locator of what nobody announced
 ENDS = ("", "_low", "_high")
 JOULES = "server_j_per_token"
 TODAY, IDEAL = "today's software", "ideal software"
@@ -91,22 +92,24 @@ def assumed(*specs: Chip | System) -> pd.DataFrame:
     -------
     table : pandas.DataFrame
         of, figure, range, rule, reason; one row for each fact. [-]
+
+    Examples
+    --------
+    >>> table = assumed(load.chip("trainium4-roadmap")).set_index("figure")
+    >>> table.range["TDP"], table.rule["TDP"]
+    ('700 to 3,000 W', "Trainium3's low to three times its high")
     """
     rows, facts = dict[str, dict[str, Any]](), load.facts_rows()
     for spec in specs:
-        for label in spec.ranges.keys() & spec.estimates:
+        for label in spec.ranges:
             fact = facts[spec.sources[label][0]]
-            if fact.confidence == "D":
+            if fact.locator.startswith(ASSUMED):
                 cores = f", {fact.qualifier} cores" if fact.qualifier else ""
-                row = {"of": load.entities()[fact.entity].name, "figure": f"{_figure(fact)}{cores}"}
-                row |= {"range": f"{fact.value_printed} {fact.unit_printed}"}
-                rows[fact.id] = row | {"rule": fact.locator.removeprefix("assumed: "), "reason": fact.note}
+                ends = " to ".join(f"{float(end):,g}" for end in fact.value_printed.split("-"))
+                row = {"of": load.entities()[fact.entity].name, "figure": f"{quantity(fact.quantity).title}{cores}"}
+                row |= {"range": f"{ends} {fact.unit_printed}", "rule": fact.locator.removeprefix(ASSUMED)}
+                rows[fact.id] = row | {"reason": fact.note}
     return pd.DataFrame(rows.values()).sort_values(["of", "figure"], kind="stable", ignore_index=True)
-
-
-def _figure(fact: load.Fact) -> str:
-    """Return what a fact is a figure of."""
-    return load.quantities()[fact.quantity].description
 
 
 def gains(
@@ -156,49 +159,34 @@ def table_of(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     return tidy([dict(row) for row in rows])
 
 
-def announced_rows(chip: Chip) -> pd.DataFrame:
-    """Return the announced ratios as rows of the chart of gains.
-
-    Examples
-    --------
-    >>> announced_rows(load.chip("trainium4-roadmap"))[TIMES].tolist()
-    [3.0, 4.0, 2.0, 6.0]
-    """
-    base, rows = load.chip(chip.ratios_to), list[dict[str, Any]]()
-    for label, ids in chip.sources.items():
-        if load.facts_rows()[ids[0]].quantity == "ratio_to_base":
-            name, _, dtype = label.removesuffix("]").partition("[")
-            times = float(chip.at(label) / base.at(label))
-            what = " ".join(filter(None, (in_sentence(quantity(name).title), dtype.upper())))
-            rows.append({"measure": what, "model": "announced", **{f"{TIMES}{end}": times for end in ENDS}})
-    return pd.DataFrame(rows)
-
-
-def shown(table: pd.DataFrame, chip: Chip, system: str) -> pd.DataFrame:
-    """Return what the first chart shows: announced ratios, then the gains of one rack on both kinds of software."""
+def shown(table: pd.DataFrame, system: str) -> pd.DataFrame:
+    """Return what the first chart shows: the gains of one rack on both kinds of software."""
     own = table[table.system == system]
-    own = own.assign(measure=own.measure + ", " + own.software)
-    return pd.concat([announced_rows(chip), own[["measure", "model", *(f"{TIMES}{end}" for end in ENDS)]]])
+    own = own.assign(measure=own.measure + ", " + own.software, rank=own.software.map([IDEAL, TODAY].index))
+    return own.sort_values("rank", kind="stable")[["measure", "model", *(f"{TIMES}{end}" for end in ENDS)]]
+
+
+def per_chip(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the gains per chip alone, with the systems by name."""
+    return table[table.measure == "tokens per chip"].drop(columns="measure")
 
 
 def answer(table: pd.DataFrame, model: str, before: System, after: System) -> str:
-    """Return the card: the gain per chip on today's software, that on ideal software, and what it rests on."""
+    """Return the card: the gain per chip on ideal software, that on today's, and what it rests on."""
     rows = table[(table.model == model) & (table.system == after.id) & (table.measure == "tokens per chip")]
     by_software = rows.set_index("software")
-    today, ideal = (by_software.loc[one] if one in by_software.index else None for one in (TODAY, IDEAL))
-    guard.possible(today is not None, f"{model} keeps no promise on both {before.id} and {after.id} with {TODAY}")
-    estimates = [
-        *estimated(after.chip, "tdp_w"),
-        *estimated(after, "scaleup_bytes_per_s_per_dir"),
-        after.chip.default_stack,
-    ]
+    for one in (IDEAL, TODAY):
+        why = f"{model} keeps its promise not on both {before.id} and {after.id} with {one}"
+        guard.possible(one in by_software.index, why)
+    estimates = [*estimated(after.chip, "tdp_w"), *estimated(after, "scaleup_bytes_per_s_per_dir")]
     return common.card(
-        f"{in_times(today)[:-1]}; extrapolated)",
-        f"tokens/s per chip of {after.name} over {before.name}, for {model} on today's software without drafts",
+        in_times(by_software.loc[IDEAL]).removesuffix(")") + "; ideal)",
+        f"tokens/s per chip of {after.name} over {before.name}, for {model} on software that loses nothing, if all "
+        "that is announced arrives",
         mark="",
-        rival="" if ideal is None else f"{in_times(ideal)} on software that loses nothing",
+        rival=f"{in_times(by_software.loc[TODAY])} on today's software",
         proof="Check: what came of Trainium3's announcement",
-        more=rests_on(*estimates),
+        more=rests_on(*estimates, after.chip.default_stack),
     )
 
 
@@ -245,24 +233,19 @@ def parts(steps: Mapping[str, Step]) -> pd.DataFrame:
     return tidy(rows)
 
 
-def overhead_share(step: Step) -> float:
-    """Return the share of a step's parts that its overheads are."""
-    return float(step.overhead_s / sum(getattr(step, name) for name in PARTS))
-
-
 def delivered(old: System, new: System) -> pd.DataFrame:
     """Return what was announced of Trainium3 over Trainium2 and what its data sheets give, per chip and per rack.
 
     Returns
     -------
     table : pandas.DataFrame
-        figure, scope, delivered_times. [-]
+        figure, per, times_as_much. [-]
 
     Examples
     --------
     >>> import trnmodel as tm
     >>> table = delivered(tm.system("trn2-ultraserver"), tm.system("trn3-nl72x2-pcie160"))
-    >>> [float(round(one, 2)) for one in table.delivered_times]
+    >>> [float(round(one, 2)) for one in table.times_as_much]
     [1.94, 4.36, 1.01, 2.26, 1.69, 3.8, 1.5, 3.38]
     """
     both = (old.chip, new.chip)
@@ -275,7 +258,7 @@ def delivered(old: System, new: System) -> pd.DataFrame:
     scopes = {"per chip": 1.0, "per UltraServer": new.chips / old.chips}
     return pd.DataFrame(
         [
-            {"figure": figure, "scope": scope, "delivered_times": float(after / before * more)}
+            {"figure": figure, "per": scope, "times_as_much": float(after / before * more)}
             for figure, (before, after) in figures.items()
             for scope, more in scopes.items()
         ]
@@ -288,12 +271,12 @@ def claims() -> pd.DataFrame:
     Returns
     -------
     table : pandas.DataFrame
-        claim, times (as printed), source. [-]
+        claim, claimed (as printed), source, note. [-]
     """
     rows = [fact for fact in load.facts_rows().values() if fact.quantity == "claimed_ratio"]
     return pd.DataFrame(
         [
-            {"claim": NAMES.get(fact.qualifier, fact.qualifier), "times": fact.value_printed}
+            {"claim": NAMES.get(fact.qualifier, fact.qualifier), "claimed": fact.value_printed}
             | {"source": load.sources()[fact.source].title, "note": fact.note}
             for fact in rows
         ]
