@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from trnbook.chapters import common, guard
+from trnbook.chapters.beside_gpus import any_cost
 from trnbook.shared.ledger import estimated, rests_on
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip
@@ -119,8 +120,9 @@ def gains(
 
     Of chips and dollars the ranges are those of common draws. Those of joules join the errors of both as independent.
     """
-    drawn = {name: values for one in costs.values() for name, values in one.draws(kind, draws=1000).values.items()}
     choices = {c.system.id: c for c in side.at() if c.valid}
+    able = (costs[name] for name in choices if any_cost(costs[name], kind))
+    drawn = {name: values for one in able for name, values in one.draws(kind, draws=1000).values.items()}
     for name in (name for name in choices if name != base and base in choices):
         about = {"model": model, "software": software, "system": name}
         more = side.difference(name, base)
@@ -128,6 +130,22 @@ def gains(
         usd = [float(costs[one][one, kind].generated_usd_per_mtoken) for one in (base, name)]
         yield about | _times("per owner's dollar", usd[0] / usd[1], *_ratio(drawn, base, name))
         yield about | _times("per joule", *_joules(choices[base].energy(), choices[name].energy()))
+
+
+def planned(
+    model: str, software: str, side: Comparison, costs: Mapping[str, TokenCosts], kind: str = "public"
+) -> Iterator[dict[str, Any]]:
+    """Yield what each system makes of a request: its mapping, tokens per chip, joules and the owner's dollars."""
+    valid = {c.system.id: c for c in side.at() if c.valid}
+    for name, c in ((name, valid[name]) for name in costs if name in valid):
+        energy, cost = c.energy(), costs[name][name, kind]
+        row = {"model": model, "system": c.system.name, "software": software, "chips": c.chips, "sequences": c.batch}
+        row |= c.banded("tokens_per_s_per_chip")
+        row |= dict(
+            zip((f"{JOULES}{end}" for end in ENDS), (energy.server_j_per_token, *energy.ends(JOULES)), strict=True)
+        )
+        ends = (cost.generated_usd_per_mtoken, *cost.ends("generated_usd_per_mtoken"))
+        yield row | dict(zip((f"usd_per_mtoken{end}" for end in ENDS), ends, strict=True))
 
 
 def _times(measure: str, value: float, low: float, high: float) -> dict[str, Any]:
@@ -185,7 +203,7 @@ def answer(table: pd.DataFrame, model: str, before: System, after: System) -> st
         "that is announced arrives",
         mark="",
         rival=f"{in_times(by_software.loc[TODAY])} on today's software",
-        proof="Check: what came of Trainium3's announcement",
+        proof="Check: what came of Trainium3's announcement?",
         more=rests_on(*estimates, after.chip.default_stack),
     )
 

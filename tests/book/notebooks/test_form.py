@@ -14,7 +14,7 @@ from trnbook.charts.tables import LEAST_FOLDED, MOST_FOLDED, MOST_FOUND, MOST_RO
 from trnbook.report import book, chapter, form
 
 ORDER = [
-    *("which-system", "cost", "beside-gpus", "how-sure", "workbench"),
+    *("which-system", "cost", "beside-gpus", "how-sure", "workbench", "trainium4"),
     *("chip-roofline", "neuroncore", "memory", "rack", "torus-or-switch", "switch-tray", "scale-out"),
     *("model-needs", "memory-fit", "decode-step", "serving", "software", "training", "power", "goodput"),
     *("accuracy", "contradictions", "data", "add-your-own", "bring-your-own"),

@@ -52,6 +52,10 @@ NAMED = {
     "switch-tray": WAITS,
     "torus-or-switch": [f"{TORUS}:instance/project", f"{TORUS}:ultraserver/project"],
     "training": ["optimum-neuron-training"],
+    "trainium4": [
+        *("trainium4-roadmap/tdp_w/project", "trainium4-roadmap/scaleup_bytes_per_s_per_dir/project"),
+        "neuron-roadmap",
+    ],
     "which-system": ["vllm-neuron-2026"],
     "workbench": ["vllm-neuron-2026"],
 }
@@ -87,6 +91,7 @@ UNREAD = {
     "switch-tray": LINKS,
     "torus-or-switch": f"{LATENCY} {LINKS}",
     "training": f"{LATENCY} {LINKS}",
+    "trainium4": f"{LATENCY} {LINKS}",
     "which-system": "",
     "workbench": LINKS,
 }
