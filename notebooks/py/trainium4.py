@@ -95,7 +95,7 @@ charts.ranges(
 case.table("trainium4")
 
 # %% tags=["hide-input"]
-charts.table(tables.table_of(plans), caption="The same requests on Trainium4, without drafts", download="plans")
+charts.table(pd.DataFrame(plans), caption="The same requests on Trainium4, without drafts", download="plans")
 
 # %% [markdown]
 # ## What is announced?

@@ -173,8 +173,15 @@ def _joules(one: Any, other: Any) -> tuple[float, float, float]:
 
 
 def table_of(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """Return rows of `gains` as a table; a range of which an end is missing has none."""
-    return tidy([dict(row) for row in rows])
+    """Return the rows of `gains` as a table, which has its columns also where no promise is kept.
+
+    Examples
+    --------
+    >>> table_of([]).columns.tolist()[:4]
+    ['model', 'software', 'system', 'measure']
+    """
+    columns = ["model", "software", "system", "measure", *(f"{TIMES}{end}" for end in ENDS)]
+    return pd.DataFrame([dict(row) for row in rows], columns=columns)
 
 
 def shown(table: pd.DataFrame, system: str) -> pd.DataFrame:
@@ -194,7 +201,7 @@ def answer(table: pd.DataFrame, model: str, before: System, after: System) -> st
     rows = table[(table.model == model) & (table.system == after.id) & (table.measure == "tokens per chip")]
     by_software = rows.set_index("software")
     for one in (IDEAL, TODAY):
-        why = f"{model} keeps its promise not on both {before.id} and {after.id} with {one}"
+        why = f"the promise of {model} is not kept on both {before.id} and {after.id} with {one}"
         guard.possible(one in by_software.index, why)
     estimates = [*estimated(after.chip, "tdp_w"), *estimated(after, "scaleup_bytes_per_s_per_dir")]
     return common.card(
