@@ -64,7 +64,7 @@ per_chip, drawn = {}, {}
 for name, m in models.items():
     bare = [tm.plan(m, requests[name], s, efficiencies=e).best for s, e in plain[name]]
     per_chip |= {(name, "per chip"): sides[name].at(), (name, tables.NO_DRAFTS): bare}
-    drawn[name] = costs[name].draws(draws=1000).values if tables.any_cost(costs[name]) else {}
+    drawn[name] = costs[name].draws(draws=1000).values if market.any_cost(costs[name]) else {}
 answers = {name: tables.measures(side, costs[name], joules[name]) for name, side in sides.items()}
 stands = tables.standing(per_chip, drawn, joules, answers, mine)
 card, ratios = tables.answer(stands, sides, mine), tables.shown_standing(stands)

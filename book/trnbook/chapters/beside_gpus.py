@@ -186,11 +186,6 @@ def standing(
     return pd.concat([rows, pd.DataFrame(more, columns=rows.columns)], ignore_index=True) if more else rows
 
 
-def any_cost(costs: TokenCosts, software: str = "public") -> bool:
-    """Return whether a system has a cost on a kind of software, and a rank."""
-    return any(bool(np.all(one.valid)) and one.ranks for one in costs.of(software))
-
-
 def _ends(drawn: Mapping[str, NDArray], system: str, rival: str) -> tuple[float, float]:
     """Return the ends of a rival's cost over that of a system; NaN where either has no draws.
 

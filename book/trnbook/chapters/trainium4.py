@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from trnbook.chapters import common, guard
-from trnbook.chapters.beside_gpus import any_cost
+from trnbook.shared import market
 from trnbook.shared.ledger import estimated, rests_on
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip
@@ -121,7 +121,7 @@ def gains(
     Of chips and dollars the ranges are those of common draws. Those of joules join the errors of both as independent.
     """
     choices = {c.system.id: c for c in side.at() if c.valid}
-    able = (costs[name] for name in choices if any_cost(costs[name], kind))
+    able = (costs[name] for name in choices if market.any_cost(costs[name], kind))
     drawn = {name: values for one in able for name, values in one.draws(kind, draws=1000).values.items()}
     for name in (name for name in choices if name != base and base in choices):
         about = {"model": model, "software": software, "system": name}

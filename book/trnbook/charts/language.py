@@ -81,7 +81,7 @@ SCOPES: Mapping[str, str] = {"world": "whole domain", "twins": "twins of both ra
 @cache
 def _names() -> Mapping[str, str]:
     """Return what a person calls each chip and system, by its id."""
-    specs = [*map(load.chip, load.chips()), *map(systems.system, systems.systems())]
+    specs = [*map(load.chip, load.chips()), *map(systems.system, systems.systems(roadmap=True))]
     return {spec.id: spec.name for spec in specs if spec.id != spec.name} | dict(READINGS)
 
 

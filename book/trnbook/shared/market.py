@@ -102,3 +102,8 @@ def seen(systems: Iterable[str | System]) -> str:
     table = hours(systems)
     years = sorted({day[:4] for day in (*table.oldest, *table.newest)}) if len(table) else []
     return f"; market rents of {' to '.join(dict.fromkeys((years[0], years[-1])))}" if years else ""
+
+
+def any_cost(costs: TokenCosts, software: str = "public") -> bool:
+    """Return whether a system has a cost on a kind of software, and a rank."""
+    return any(bool(np.all(one.valid)) and one.ranks for one in costs.of(software))

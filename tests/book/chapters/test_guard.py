@@ -115,7 +115,7 @@ def test_what_a_chapter_cannot_answer_is_one_line(name, given, why):
         first_cells(name, **given)
     assert why in str(raised.value)
     assert "\n" not in str(raised.value)
-    assert len(str(raised.value)) < 540
+    assert len(str(raised.value)) < 560
     assert raised.value._render_traceback_() == [f"This chapter cannot answer: {raised.value}"]
 
 
