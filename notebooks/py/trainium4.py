@@ -82,7 +82,7 @@ charts.ranges(
 
 # %% [markdown]
 # AWS has announced at least three times the arithmetic of Trainium3 in 8 bits and four times its memory bandwidth. *Ideal software* turns
-# nearly all of this into tokens. *Today's software* has the overheads that were measured on Trainium2, and its bars are wide, because
+# most of this into tokens. *Today's software* has the overheads that were measured on Trainium2, and its bars are wide, because
 # nobody knows the software of a chip that will be delivered in 2027. *Drafts* of a small model, which a large one checks, are left out
 # on both sides.
 #
@@ -398,9 +398,9 @@ charts.lines(
 #
 # ```{admonition} Takeaway
 # :class: tip
-# On the announced ratios one Trainium4 makes several times the tokens of a Trainium3, and about twice as many per dollar. Ask what
-# a ratio is of before you believe it: the last one was of a rack. And ask for software first, because a faster memory is hidden behind
-# constant overheads.
+# If all that is announced arrives, a Trainium4 gains about as much per chip as the ratios say, and less per dollar and per joule. Ask what a
+# ratio is of before you believe it, because the last one was of a rack. And ask for software first. Constant overheads hide what a
+# faster memory could give.
 # ```
 #
 # ## Problems

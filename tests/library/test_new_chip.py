@@ -188,7 +188,7 @@ def test_a_chip_without_a_default_stack_takes_the_one_that_is_given():
 
 
 def test_a_chip_runs_on_public_software_or_says_that_nothing_runs():
-    """NVIDIA's chips on the stack of their rows, AMD's and TPUs on its stand-in, AWS's on theirs, Trainium4's assumed."""
+    """NVIDIA's on their own stack, AMD's and TPUs on its stand-in, AWS's on theirs, Trainium4 on an assumption."""
     found = {chip: load.chip(chip).default_stack for chip in load.chips()}
     assert found.pop("trainium4-roadmap") == "neuron-roadmap"
     others = {"gpu-serving" if load.chip(chip).vendor == "NVIDIA" else "gpu-serving-elsewhere" for chip in found}

@@ -141,6 +141,23 @@ def test_a_bare_chip_has_the_same_words_and_a_band():
         tm.decode_step("llama-3.1-8b", tm.chip("trainium4-roadmap"), tm.Mapping(tp=4), **ASK)
 
 
+def test_a_kernel_is_refused_because_no_core_is_announced():
+    with pytest.raises(ValueError, match="chip='trainium4-roadmap': nothing is announced of its NeuronCore"):
+        tm.kernel.matmul("trainium4-roadmap", 4096, 4096, 4096, dtype="mxfp8")
+
+
+def test_training_is_refused_for_no_software_is_known():
+    with pytest.raises(ValueError, match="trainium4-roadmap has no public training stack"):
+        tm.train_step("llama-3.1-8b", UALINK, tm.Mapping(tp=8, dp=4), global_batch=64, seq=4096)
+
+
+def test_attention_in_8_bits_has_no_measured_quality():
+    one, plain = (tm.quality("llama-3.1-8b", name) for name in (EIGHT, "mxfp8"))
+    assert (plain.basis, one.basis) == ("measured", "extrapolated")
+    assert one.loss_percent == plain.loss_percent
+    assert "attention: no published score multiplies it in mxfp8" in one.basis_reason
+
+
 def test_a_peak_that_a_caller_assumes_answers_in_bf16():
     """Whoever believes in 671 TFLOP/s, as on Trainium3, says so."""
     spec = tm.system(UALINK)

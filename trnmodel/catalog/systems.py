@@ -430,8 +430,13 @@ def roomy(one: System) -> System:
     return replace(one, chip=replace(one.chip, hbm_bytes=ANY_MEMORY))
 
 
-def system_table() -> pd.DataFrame:
+def system_table(roadmap: bool = False) -> pd.DataFrame:
     """Return every system of the catalog with what it is made of and what else it is called.
+
+    Parameters
+    ----------
+    roadmap : bool
+        Whether systems of status "roadmap" are listed too. [-]
 
     Returns
     -------
@@ -451,7 +456,7 @@ def system_table() -> pd.DataFrame:
     for row in load.names():
         called.setdefault(row.id, []).append(row.alias)
     rows = []
-    for name in systems():
+    for name in systems(roadmap):
         one = _system(name)
         rows.append(
             {

@@ -670,7 +670,7 @@ def systems(text: Filter = "", as_json: Json = False) -> None:
         return frame[["id", "chips", "chip", "fabric", "status"]].assign(HBM=memory, names=frame.names)
 
     with plain_errors():
-        _list(terminal.holding(system_table(), text), shown, as_json, "systems")
+        _list(terminal.holding(system_table(roadmap=bool(text)), text), shown, as_json, "systems")
 
 
 @app.command()

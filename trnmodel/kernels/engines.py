@@ -373,10 +373,12 @@ def device(
     collective_bytes_per_s: Numeric,
     overlap: Mapping[str, Numeric] | None,
 ) -> Device:
-    """Return a logical core of `lnc` physical ones; ValueError where the chip has no NeuronCore or not that LNC."""
+    """Return a logical core of `lnc` physical ones; ValueError where nobody knows its NeuronCore or that LNC."""
     chip = load.chip(chip)
     if chip.core is None:
         refuse("chip", chip.id, "kernel times need a NeuronCore, which it has not")
+    if chip.ratios_to:
+        refuse("chip", chip.id, "nothing is announced of its NeuronCore, on which kernel times rest")
     collective_bytes_per_s = numbers("collective_bytes_per_s", collective_bytes_per_s)
     ranks = chip.logical(lnc)
     busy = np.asarray(float(ranks)) if busy_cores is None else numbers("busy_cores", busy_cores, ranks, chip.cores)

@@ -190,7 +190,16 @@ def _wide(dtype: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _picked(model: Transformer, precision: Precision) -> Loss:
-    """Return the loss of a model in a precision."""
+    """Return the loss of a model in a precision; a narrow attention is extrapolated, for no row has it."""
+    loss = _of_formats(model, precision)
+    if precision.attention in WIDE:
+        return loss
+    reason = f"attention: no published score multiplies it in {precision.attention}"
+    return loss._replace(word="extrapolated", reason="; ".join(filter(None, (loss.reason, reason))))
+
+
+def _of_formats(model: Transformer, precision: Precision) -> Loss:
+    """Return the loss by the formats of weights, experts, cache and products."""
     together, products, cached = _parts(model, precision)
     if products is None and cached is None:
         return Loss(0.0, 0.0, 0.0, "ideal", "formats of 16 bits and more lose nothing")
@@ -241,7 +250,8 @@ def quality(model: str | Transformer, precision: str | Precision) -> Quality:
     Rows differ in benchmark and in the recipe of quantization, so that the range is what others have got, and no 90
     % interval. Formats of 16 bits and more, and the format that a model is published in, lose nothing ("ideal").
     Losses of the products and of the cache add up where nobody has published both together. Where no row has the
-    formats the loss is NaN, from 0 to 100: an unknown widens, it is not guessed.
+    formats the loss is NaN, from 0 to 100: an unknown widens, it is not guessed. An attention in 8 bits makes the
+    answer "extrapolated", because no row is of one.
 
     Examples
     --------
