@@ -14,15 +14,25 @@ from pathlib import Path
 
 import pytest
 
-from trnbook.chapters.cost_stated import stated
-from trnbook.shared.ledger import Contradiction
 from trnmodel.catalog import load
 from trnmodel.catalog.systems import bases, systems
+from trnmodel.evidence.claims import claim_rows
 
 GOLDEN = Path(__file__).parent / "golden" / "cited_lines.csv"
 TEXTS = Path(os.environ.get("TRNMODEL_SOURCES", Path(__file__).parents[2] / "shared" / "sources"))
 SAVED = {name: source for name, source in load.sources().items() if source.note.startswith("saved copy")}
-WORDS = {"half": 0.5, "one": 1, "single": 1, "two": 2, "dual": 2, "doubled": 2, "three": 3, "four": 4, "eight": 8}
+WORDS = {
+    "half": 0.5,
+    "one": 1,
+    "single": 1,
+    "two": 2,
+    "dual": 2,
+    "double": 2,
+    "doubled": 2,
+    "three": 3,
+    "four": 4,
+    "eight": 8,
+}
 # a product of what the line prints: value printed here, what stands there
 PRODUCTS = {
     "trainium2/scaleup_domain_chips/trainium3-deep-dive": "4x4x4",
@@ -47,11 +57,21 @@ def facts():
     return [fact for fact in load.facts_rows().values() if fact.source in SAVED]
 
 
+ALSO = re.compile(r"(.*) \(([a-z0-9-]+), ([^()]*)\)")  # words, source and lines of the other statement of a set
+
+
 def statements():
-    """Source, locator and words of both sides of each contradiction whose text is saved."""
-    for row in load.read_csv(load.DATA / "evidence" / "contradictions.csv", Contradiction):
-        sides = (row.source, row.locator, row.says), (row.also_source, row.also_locator, row.also)
-        yield from (side for side in sides if side[0] in SAVED)
+    """Source, locator and words of both sides of each set of statements whose text is saved."""
+    for row in claim_rows():
+        if row.kind == "set":
+            assert ALSO.fullmatch(row.also), row.id
+            says, source, locator = ALSO.fullmatch(row.also).groups()
+            sides = (row.source, row.locator, row.claim), (source, locator, says)
+            yield from (side for side in sides if side[0] in SAVED)
+
+
+def claims():
+    return [row for row in claim_rows() if row.source in SAVED]
 
 
 @cache
@@ -79,6 +99,7 @@ def lines() -> dict[tuple[str, int], set[float]]:
 def from_the_texts() -> dict[tuple[str, int], str]:
     wanted = {(fact.source, line) for fact in facts() for line in cited(fact.locator)}
     wanted |= {(source, line) for source, locator, _ in statements() for line in cited(locator)}
+    wanted |= {(row.source, line) for row in claims() for line in cited(row.locator)}
     texts = {source: (TEXTS / f"{source}.txt").read_text(encoding="utf-8").splitlines() for source in SAVED}
     return {(source, line): texts[source][line - 1] for source, line in sorted(wanted)}
 
@@ -119,7 +140,19 @@ def test_systems_are_found_by_their_longest_names():
     assert named("EFAv4 on Trainium3, 32x2") == set()
 
 
-def test_contradictions_quote_numbers_of_their_lines():
+def test_a_claim_cites_a_line_that_prints_its_value():
+    """A value may print words of the line ("doubled"), whose numbers `WORDS` has."""
+    known = lines()
+    wrong = [
+        (row.id, row.value_printed, row.locator)
+        for row in claims()
+        if not cited(row.locator)
+        or not numbers(row.value_printed) <= set().union(*(known[row.source, line] for line in cited(row.locator)))
+    ]
+    assert wrong == []
+
+
+def test_both_sides_of_a_set_quote_numbers_of_their_lines():
     known = lines()
     wrong = [
         (source, locator, says)
@@ -153,23 +186,24 @@ DATES = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]* \d+"
 
 
 @pytest.mark.skipif(not TEXTS.is_dir(), reason="the saved texts are not on this machine")
-def test_a_statement_qualifies_numbers_and_dates_as_its_line_does():
-    """Every number of a statement is in the cited line, and a date with the two words before it ("as of Sep 25")."""
+def test_a_claim_dates_what_it_says_as_its_line_does():
+    """A date stands with the two words before it ("as of Sep 25"); a statement has no number that its line has not."""
     dated = 0
-    for row in stated().itertuples():
+    for row in claims():
         text = (TEXTS / f"{row.source}.txt").read_text(encoding="utf-8").splitlines()
         there = " ".join(text[line - 1] for line in cited(row.locator))
-        assert numbers(row.says) <= numbers(there), row.about
-        phrases = re.findall(rf"\w+ \w+ {DATES}", row.says)
-        assert [phrase for phrase in phrases if phrase not in there] == [], row.about
+        phrases = re.findall(rf"\w+ \w+ {DATES}", row.claim)
+        assert [phrase for phrase in phrases if phrase not in there] == [], row.id
+        assert row.kind != "stated" or numbers(row.claim) <= numbers(there), row.id
         dated += len(phrases)
     assert dated
 
 
 if __name__ == "__main__":
+    texts = from_the_texts()
     with GOLDEN.open("w", newline="") as out:
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(["source", "line", "numbers", "systems"])
-        for place, words in from_the_texts().items():
+        for place, words in texts.items():
             printed = " ".join(f"{number:.12g}" for number in sorted(numbers(words)))
             writer.writerow([*place, printed, " ".join(sorted(named(words)))])

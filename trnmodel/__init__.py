@@ -28,6 +28,7 @@ _HOMES = {  # module that defines public names, with these names
     "trnmodel.files.saved": ("Check", "check", "save_plan"),
     "trnmodel.files.scenario_table": ("scenario_table",),
     "trnmodel.files.scenarios": ("Scenario", "scenario"),
+    "trnmodel.evidence.claims": ("Claim", "Claims", "claims"),
     "trnmodel.evidence.doctor": ("Diagnoses", "Diagnosis", "doctor"),
     "trnmodel.evidence.formats.read": ("MeasuredRows", "read_measurements"),
     "trnmodel.evidence.frozen": ("frozen",),

@@ -49,27 +49,52 @@ document.addEventListener("DOMContentLoaded", () => {
     foldTable(cell.querySelector(".trn-table"));
   }
 
-  // Rows of a long table by the words in them; without scripts all of its rows stand in a box.
-  const MOST = 12; // rows at a time
+  // Rows of a long table, or folded items of a list, by the words in them and by choices among the values that their
+  // data-* hold. Without scripts all of them stand in a box.
+  const MOST = 12; // rows of a table at a time; a list has all of them in its box
   document.querySelectorAll(".trn-find").forEach((place) => {
-    const rows = [...place.querySelectorAll("tbody tr")];
+    const rows = [...place.querySelectorAll("tbody tr, .trn-folds > details")];
     const texts = rows.map((row) => row.textContent.toLowerCase());
+    const most = place.querySelector(".trn-folds") ? rows.length : MOST;
+    const label = place.querySelector("caption, .trn-caption").textContent;
     const input = document.createElement("input");
     input.type = "search";
     input.placeholder = `Find in ${rows.length} rows`;
-    input.setAttribute("aria-label", `Find in: ${place.querySelector("caption").textContent}`);
+    input.setAttribute("aria-label", `Find in: ${label}`);
+    const choices = (place.dataset.choices ?? "").split(" ").filter(Boolean).map((name) => {
+      const select = document.createElement("select");
+      select.name = name;
+      select.setAttribute("aria-label", `Choose the ${name} in: ${label}`);
+      select.add(new Option(`any ${name}`, ""));
+      for (const value of new Set(rows.map((row) => row.dataset[name]))) select.add(new Option(value, value));
+      select.addEventListener("change", find);
+      return select;
+    });
     const count = document.createElement("small");
     count.setAttribute("role", "status");
     function find() {
       const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-      const found = rows.filter((row, at) => words.every((word) => texts[at].includes(word)));
-      const shown = new Set(found.slice(0, MOST));
+      const found = rows.filter(
+        (row, at) =>
+          words.every((word) => texts[at].includes(word)) &&
+          choices.every((choice) => !choice.value || row.dataset[choice.name] === choice.value),
+      );
+      const shown = new Set(found.slice(0, most));
       for (const row of rows) row.hidden = !shown.has(row);
-      count.textContent = found.length > MOST ? `the first ${MOST} of ${found.length} rows` : `${found.length} of ${rows.length} rows`;
+      count.textContent = found.length > most ? `the first ${most} of ${found.length} rows` : `${found.length} of ${rows.length} rows`;
     }
     input.addEventListener("input", find);
     find();
-    place.querySelector(":scope > div").before(input, count);
+    place.querySelector(":scope > div").before(...choices, input, count);
+    // An address that ends with the id of an item opens it.
+    const open = () => {
+      const item = rows.find((row) => row.id && location.hash === `#${row.id}`);
+      if (!item) return;
+      item.open = true;
+      item.scrollIntoView({ block: "center" });
+    };
+    addEventListener("hashchange", open);
+    open();
   });
 
   // On a phone a table that is wider than the page, or whose words fill a narrow column, shows each row as a card, which

@@ -34,7 +34,7 @@ from IPython.display import Markdown, display
 
 import trnmodel as tm
 from trnbook import charts
-from trnbook.chapters import common, cost_stated, cost_value, guard
+from trnbook.chapters import common, cost_value, guard
 from trnbook.chapters import cost as tables
 from trnbook.chapters import cost_inputs as inputs
 from trnbook.drawings import flows
@@ -309,7 +309,7 @@ evidence = {
     "What sellers charge for tokens of both models": ("sellers", tables.sellers(owned)),
     "What earlier delivery gains, and what a saving pays for": ("early", tables.delays(hours)),
     "Warrants of suppliers, which are not counted": ("rebates", cost_value.rebates([150.0, 200.0, 250.0])),
-    "What SemiAnalysis states on supply, customers and time to market": ("stated", cost_stated.stated()),
+    "What sources state without a number, on supply, customers and time to market": ("stated", cost_value.stated()),
 }
 display(*(charts.table(rows, caption=what, download=name, file_only=True) for what, (name, rows) in evidence.items()))
 

@@ -69,6 +69,11 @@ QUESTIONS = [
     (0, ["doctor", "--row", "instance=trn2.3xlarge", *MEASURED]),
     (3, ["doctor", "--row", "instance=trn9.3xlarge", *MEASURED]),
     (2, ["doctor", "--row", *MEASURED]),  # no instance
+    (0, ["claims", "--topic", "memory"]),
+    (0, ["claims", "NC009", "NC118"]),
+    (3, ["claims", "--topic", "roadmap", "--source", "trn1-arch"]),  # which prints nothing on chips to come
+    (2, ["claims", "--verdict", "true"]),
+    (2, ["claims", "NC9999"]),
     (0, ["support", "llama-3.1-8b"]),
     (0, ["support", "deepseek-v3", "trn2.48xlarge"]),  # not listed, which is an answer
     (2, ["support", "llama-3.1-8b", "--stack", "ideal"]),  # of which system
@@ -116,6 +121,7 @@ BASE = {
     "prices": ["trn2.48xlarge"],
     "support": ["llama-3.1-8b", "trn2.48xlarge"],
     "doctor": ["rows.csv"],
+    "claims": ["NC009"],
     "schema": ["decode_step"],
     "check": ["plan.json"],
     "measure": ["plan.json", "--folder=scripts"],

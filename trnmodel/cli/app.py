@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import trnmodel
-from trnmodel.cli import answers, calibrate, doctor, support, terminal, validate
+from trnmodel.cli import answers, calibrate, claims, doctor, support, terminal, validate
 from trnmodel.cli.plugins import Commands
 from trnmodel.cli.questions import question
 from trnmodel.cli.scenarios import also, save
@@ -759,6 +759,7 @@ def prices(
 
 support.register(app)
 doctor.register(app)
+claims.register(app)
 validate.register(app)
 calibrate.register(app)
 for command in app.registered_commands:

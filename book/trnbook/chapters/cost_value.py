@@ -12,6 +12,7 @@ from trnmodel.arguments import numbers, refuse, shown
 from trnmodel.catalog import prices as priced
 from trnmodel.catalog.prices import Warrant
 from trnmodel.cost.tco import MONTHS, PERIOD_H, Cost
+from trnmodel.evidence.claims import claims_of
 from trnmodel.formulas import tco as page
 from trnmodel.result import tidy
 
@@ -116,3 +117,21 @@ def saving_usd(cost: Cost, usd_per_h: ArrayLike) -> NDArray:
     who, saved = cost.owner, numbers("usd_per_h", usd_per_h) * PERIOD_H
     months = who.life_years * MONTHS
     return np.asarray(page.present_usd(saved, who.rate_per_year / MONTHS, months, 1 - who.lost_share))
+
+
+def stated() -> pd.DataFrame:
+    """Return what sources state on costs, supply and customers without a number that a model gives.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        id, topic, claim, touches (the public call that it is about), source, locator. [-]
+
+    Examples
+    --------
+    >>> sorted(set(stated().topic))
+    ['cost', 'market']
+    """
+    table = claims_of("stated").to_frame()
+    names = ["id", "topic", "claim", "touches", "source", "locator"]
+    return table[table.topic.isin(("cost", "market"))][names].reset_index(drop=True)

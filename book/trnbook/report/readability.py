@@ -22,7 +22,8 @@ LEAST_EQUATIONS, LEAST_MODEL_SHARE = 6, 1 / 3  # of a chapter that explains; of 
 MODELS = frozenset(
     """decode_step prefill plan serve disaggregate memory_fit train_step train_run train_runs token_cost tco energy
     collective validate validation sensitivity goodput software_gap training_gap kernel expert_exchange roofline clos
-    sweep compare decode fit calibrate nearest doctor next_measurement measure""".split()
+    sweep compare decode fit calibrate nearest doctor next_measurement measure
+    claims""".split()
 )
 PHRASES = (  # that say nothing, or are somebody's private metaphor
     *("so many", "so often", "what of", "the text", "the door", "the stroke", "out of reach", "within the band"),

@@ -5,8 +5,6 @@ Counts of publishers and of other programs, and where one text is at odds with i
 
 from __future__ import annotations
 
-import ast
-import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -18,12 +16,12 @@ from trnbook.shared.operators import step_operators
 from trnmodel.arguments import listed
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Spec
-from trnmodel.catalog.tables import check_listed
+from trnmodel.evidence.claims import claims_of
 from trnmodel.models.blocks import Phase
 from trnmodel.models.shipped import catalog
 from trnmodel.models.transformer import Transformer
 from trnmodel.models.transformer import model as read_model
-from trnmodel.units import counted, format_digits, format_quantity
+from trnmodel.units import counted, format_quantity
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -194,63 +192,36 @@ def files(models: Iterable[str]) -> pd.DataFrame:
     return pd.DataFrame([{name: getattr(row, name) for name in names} for row in rows], columns=names)
 
 
-class Contradiction(msgspec.Struct, frozen=True):
-    """A line of `data/evidence/contradictions.csv`: two statements, and the arithmetic between them."""
-
-    id: str
-    about: str
-    says: str
-    source: str
-    locator: str
-    also: str
-    also_source: str
-    also_locator: str
-    arithmetic: str
-    unit: str
-    ruling: str
-
-
-_OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
-
-
-def _worked_out(expression: ast.expr) -> float:
-    if isinstance(expression, ast.BinOp):
-        return _OPERATORS[type(expression.op)](_worked_out(expression.left), _worked_out(expression.right))
-    return float(ast.literal_eval(expression))
-
-
 def contradictions() -> pd.DataFrame:
-    """Return where a source contradicts itself or another, each with its arithmetic.
+    """Return where a source contradicts itself or another, each with its arithmetic: the sets of `tm.claims`.
 
     Returns
     -------
     table : pandas.DataFrame
-        about, says (with its source and line), also (likewise), arithmetic, gives, ruling.
+        id, says (with its source and line), also (likewise), arithmetic, gives, together (whether both can be true as
+        they are printed), reading (under which they would be), why.
 
     Examples
     --------
-    >>> table = contradictions().set_index("about")
-    >>> table.gives["chips of an NL72x2 rack"]
-    '72 chips'
+    >>> table = contradictions().set_index("id")
+    >>> table.gives["NC601"], table.together["NC601"]
+    ('72 chips', 'no')
     """
     import pandas as pd
 
-    rows, known = load.read_csv(load.DATA / "evidence" / "contradictions.csv", Contradiction), load.sources()
-    for row in rows:
-        check_listed(row, f"contradictions.csv ({row.id})", {"source": known, "also_source": known})
-    return pd.DataFrame([_contradiction(row) for row in rows])
-
-
-def _contradiction(row: Contradiction) -> dict:
-    worked = format_digits(_worked_out(ast.parse(row.arithmetic, mode="eval").body), 4) if row.arithmetic else ""
-    return {
-        "about": row.about,
-        "says": f"{row.says} ({row.source}, {row.locator})",
-        "also": f"{row.also} ({row.also_source}, {row.also_locator})",
-        "arithmetic": row.arithmetic,
-        "gives": f"{worked} {row.unit}" if worked else "",
-        "ruling": row.ruling,
-    }
+    return pd.DataFrame(
+        {
+            "id": one.id,
+            "says": f"{one.claim} ({one.source}, {one.locator})",
+            "also": one.also,
+            "arithmetic": one.formula,
+            "gives": one.computed,
+            "together": "yes" if one.verdict == AGREES else "no",
+            "reading": one.reading,
+            "why": one.why,
+        }
+        for one in claims_of("set").rows
+    )
 
 
 def shortened(printed: str, quantity: str) -> str:

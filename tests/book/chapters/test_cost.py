@@ -13,7 +13,7 @@ import yaml
 import trnmodel as tm
 from trnbook.chapters import cost as tables
 from trnbook.chapters import cost_inputs as given
-from trnbook.chapters.cost_stated import stated
+from trnbook.chapters.cost_value import stated
 from trnbook.chapters.cost_whatif import POINTS, grid, plane, what_if
 from trnmodel.arguments import ImpossibleError, UnanswerableError
 from trnmodel.catalog import prices as priced
@@ -348,10 +348,9 @@ def test_inputs_have_names(label, told):
 def test_names_and_figures_of_what_is_stated_stand_in_its_line():
     for one in stated().itertuples():
         lines = (TEXTS / f"{one.source}.txt").read_text(encoding="utf-8").splitlines()
-        line = lines[int(one.locator[1:]) - 1]
-        told = re.findall(r"[\w.$~-]*[A-Z0-9][\w.-]*", one.says)  # names and figures
-        assert told
-        assert [each for each in told if each.rstrip(".") not in line] == [], one.about
+        line = " ".join(lines[int(number) - 1] for number in re.findall(r"L(\d+)", one.locator))
+        told = re.findall(r"(?<=\s)[\w.$~-]*[A-Z0-9][\w.-]*", one.claim)  # names and figures; its first word is none
+        assert [each for each in told if each.rstrip(".s") not in line] == [], one.id
 
 
 def test_parts_of_an_owners_hour_add_up(hours):

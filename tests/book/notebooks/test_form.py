@@ -17,7 +17,7 @@ ORDER = [
     *("which-system", "cost", "beside-gpus", "how-sure", "workbench", "trainium4"),
     *("chip-roofline", "neuroncore", "memory", "rack", "torus-or-switch", "switch-tray", "scale-out"),
     *("model-needs", "memory-fit", "decode-step", "serving", "software", "training", "power", "goodput"),
-    *("accuracy", "contradictions", "data", "add-your-own", "bring-your-own"),
+    *("accuracy", "contradictions", "claims", "data", "add-your-own", "bring-your-own"),
     "metrics",
 ]
 TYPED = re.compile(r"\b[Cc]hapters? \d")

@@ -57,6 +57,7 @@ OTHER = {
         "experts_tokens_per_s_per_user": 40.0,
     },
     "chip-roofline": {"chip": "trainium2", "comparators": ["a100"], "intensity_flop_per_byte": 40.0},
+    "claims": {"topic": "memory"},
     "contradictions": {"entity": "trainium2", "quantity": "tdp_w"},
     "cost": {
         "model": "llama-3.1-8b",
@@ -228,6 +229,7 @@ VALUES = {
     "software": {"input_tokens": [512, 65_536], "model": ["llama-3.1-8b", OWN], "experts_model": [OWN]},
     "beside-gpus": {"model": ["llama-3.1-8b", OWN], "system": ["trn2.48xlarge", "trn3-nl32x2-torus"]},
     "chip-roofline": {"chip": CHIPS, "intensity_flop_per_byte": [1.0, 1e5], "comparators": [["h200"], ["mi355x"]]},
+    "claims": {"topic": ["rack", "roadmap"]},
     "contradictions": {"entity": ["trainium3", "aws-air"], "quantity": ["hbm_bytes_per_s", "annual_pue"]},
     "cost": {
         "model": ["llama-3.1-8b", OWN],

@@ -37,6 +37,8 @@ NOT_TYPED = {
     "NextMeasurement": "made by tm.next_measurement",
     "Choice": "a choice of a Plan",
     "Demand": "made by tm.plan",
+    "Claim": "a row of Claims",
+    "Claims": "made by tm.claims",
     "Diagnoses": "made by tm.doctor",
     "Diagnosis": "a row of Diagnoses",
     "Flips": "made by tm.plan",
@@ -512,6 +514,7 @@ def _measured_rows() -> Iterator[Call]:
     )
     yield _call("rows", "tm.frozen", "rows=measured()", "frame-or-none: rows; models: models")
     yield _call("rows", "tm.nearest", "rows=measured(), count=2", "frame: rows; models: models")
+    yield _call("rows", "tm.claims", "topic='memory', verdict='agrees'", "choice: topic verdict source")
     yield _call("rows", "tm.doctor", "rows=measured()", "frame: rows; models: models")
     yield _call("rows", "tm.calibrate", "rows=measured()", "frame: rows; models: models")
     yield _call("rows", "config_file", "", "config: text", also={"text": ("config.json",)})
