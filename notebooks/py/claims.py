@@ -195,6 +195,12 @@ missing = tables.table(tm.claims(verdict="not derivable"), "why")
 charts.table(missing[["id", "claim", "printed", "why"]], caption="Claims that nothing derives, and why", download="missing")
 
 # %% [markdown]
+# No paragraph of the five texts was skipped. Each has its claims, or a reason to have none, such as that it is a heading.
+
+# %% tags=["hide-input"]
+charts.table(tables.coverage(), caption="Paragraphs of each text, and what they come to", download="coverage")
+
+# %% [markdown]
 # ```{admonition} Takeaway
 # :class: tip
 # Most printed numbers follow from a few specifications, and a reader can check them in a line. When one does not follow, ask first for its unit, then for its direction, and then
@@ -232,6 +238,7 @@ files = {
     "Every claim with its formula, value and verdict": (tables.where(result), "claims"),
     "Statements without a number, and what they touch": (tables.where(tm.claims(verdict="stated")), "stated"),
     "Sets of statements, with the arithmetic": (sets, "sets"),
+    "Every paragraph, its claims, or why it has none": (tables.paragraphs(), "paragraphs"),
 }
 display(*(charts.table(rows, caption=what, download=name, file_only=True) for what, (rows, name) in files.items()))
 

@@ -8,18 +8,39 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from trnbook.chapters import common
 from trnmodel.arguments import shown
 from trnmodel.catalog import load
-from trnmodel.evidence.claims import TOPICS, VERDICTS, Claim, Claims
+from trnmodel.catalog.tables import read_csv
+from trnmodel.evidence.claims import TOPICS, VERDICTS, Claim, ClaimRow, Claims, claim_rows
 from trnmodel.units import counted
 
 if TYPE_CHECKING:
     import pandas as pd
 
+PARAGRAPHS = load.DATA / "evidence" / "paragraphs.csv"
+TREATMENTS = (
+    "computed",
+    "input",
+    "not derivable",
+    "stated",
+    "left out",
+)  # what a paragraph comes to, the strongest first
 EVERY = "all"
 TEN = ("NC147", "NC148", "NC149", "NC150", "NC153", "NC009", "NC142", "NC141", "NC057", "NC118")
 CHOICES = ("verdict", "topic", "source")  # what a reader filters claims by
+
+
+class Paragraph(msgspec.Struct, frozen=True):
+    """A line of `data/evidence/paragraphs.csv`: lines of a source, and the claims in them or why they have none."""
+
+    source: str
+    lines: str
+    about: str
+    claims: str
+    why: str
 
 
 def unknown(topic: str) -> str:
@@ -110,6 +131,49 @@ def where(result: Claims) -> pd.DataFrame:
 def sources(result: Claims) -> pd.DataFrame:
     """Return publisher, title, date and address of the sources of claims."""
     return common.bibliography(result.to_frame().source)
+
+
+def _treatment(row: ClaimRow) -> str:
+    """Return what a claim comes to: a set is computed, and a claim without a formula is not derivable."""
+    if row.kind in ("input", "stated"):
+        return row.kind
+    return "computed" if row.formula else "not derivable"
+
+
+def paragraphs() -> pd.DataFrame:
+    """Return every paragraph of the five texts with its claims, and what it comes to: the most that one of them is.
+
+    Returns
+    -------
+    table : pandas.DataFrame
+        source, lines, about, treatment (one of `TREATMENTS`), claims (their ids), why. [-]
+    """
+    import pandas as pd
+
+    kinds = {row.id: _treatment(row) for row in claim_rows()}
+    rows = []
+    for row in read_csv(PARAGRAPHS, Paragraph):
+        there = {kinds[name] for name in row.claims.split()}
+        treatment = next((word for word in TREATMENTS if word in there), TREATMENTS[-1])
+        rows.append({**msgspec.structs.asdict(row), "treatment": treatment})
+    return pd.DataFrame(rows)[["source", "lines", "about", "treatment", "claims", "why"]]
+
+
+def coverage() -> pd.DataFrame:
+    """Return how many paragraphs of each text are computed, read as inputs, not derivable, stated, or left out.
+
+    Examples
+    --------
+    >>> coverage().columns.tolist()
+    ['text', 'computed', 'input', 'not derivable', 'stated', 'left out', 'paragraphs']
+    """
+    import pandas as pd
+
+    table = paragraphs()
+    counts = pd.crosstab(table.source, table.treatment).reindex(columns=TREATMENTS, fill_value=0)
+    counts = counts.assign(paragraphs=counts.sum(axis=1)).sort_values("paragraphs", ascending=False, kind="stable")
+    counts.insert(0, "text", [load.sources()[source].title for source in counts.index])
+    return counts.reset_index(drop=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,8 @@
 """The chapter on printed claims: its counts, its ten claims, and the list that opens to derivations."""
 
+import os
 import re
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,9 @@ from trnbook.report import chapter
 from trnbook.shared import ledger
 from trnmodel.catalog import load
 from trnmodel.cli.errors import InputError
+from trnmodel.evidence.claims import claim_rows
+
+TEXTS = Path(os.environ.get("TRNMODEL_SOURCES", Path(__file__).parents[4] / "shared" / "sources"))
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +93,43 @@ def test_sets_name_both_of_their_sources():
     assert len(table) >= 24
     for side in ("says", "also"):
         assert set(table[side].str.extract(r"\(([a-z0-9-]+), [^()]*\)$")[0]) <= set(load.sources())
+
+
+def lines(locator):
+    spans = re.findall(r"L(\d+)(?:-(\d+))?", locator)
+    return {n for first, last in spans for n in range(int(first), int(last or first) + 1)}
+
+
+def test_no_paragraph_of_the_texts_is_missing():
+    """Every line of the five texts that has words lies in one paragraph, which has claims or a reason to have none."""
+    table = study.paragraphs()
+    assert set(table.source) == {"trainium3-deep-dive", "trainium3-encyclopedia", "trn1-arch", "trn2-arch", "trn3-arch"}
+    assert ((table.claims == "") == (table.treatment == "left out")).all()
+    assert (table.why[table.treatment == "left out"] != "").all()
+    for source, rows in table.groupby("source"):
+        numbers = [number for cell in rows.lines for number in lines(cell)]
+        assert len(numbers) == len(set(numbers)), source
+        if TEXTS.is_dir():
+            text = (TEXTS / f"{source}.txt").read_text(encoding="utf-8").splitlines()
+            assert {n for n, line in enumerate(text, start=1) if line.strip()} <= set(numbers), source
+
+
+def test_a_claim_of_the_texts_is_named_by_the_paragraph_of_its_line():
+    """A paragraph may name claims that another one prints too; those of kind "set" put two of them together."""
+    table, missing = study.paragraphs(), []
+    for row in claim_rows():
+        rows = table[table.source == row.source]
+        if row.kind != "set" and len(rows):
+            named = rows[[row.id in cell.split() for cell in rows.claims]]
+            if not any(lines(cell) & lines(row.locator) for cell in named.lines):
+                missing.append((row.id, row.locator, named.lines.tolist()))
+    assert missing == []
+
+
+def test_paragraphs_are_counted_by_text():
+    table = study.coverage()
+    assert (table[list(study.TREATMENTS)].sum(axis=1) == table.paragraphs).all()
+    assert table.paragraphs.sum() == len(study.paragraphs())
 
 
 def test_a_topic_that_there_is_not_is_refused():
