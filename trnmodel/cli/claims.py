@@ -10,7 +10,7 @@ import typer
 from trnmodel.cli.questions import question
 from trnmodel.cli.shell import plain_errors, say
 from trnmodel.cli.terminal import Status, columns
-from trnmodel.cli.validate import Output
+from trnmodel.cli.validate import Output, inert
 
 Ids = Annotated[
     list[str], typer.Argument(metavar="[ID]...", help="Show the derivation of these claims, such as NC009.")
@@ -41,7 +41,7 @@ def claims(
         if claim:
             result = trnmodel.Claims(rows=tuple(map(result.claim, dict.fromkeys(claim))))
         if output is not None:
-            result.to_frame().to_csv(output, index=False, lineterminator="\n")
+            inert(result.to_frame()).to_csv(output, index=False, lineterminator="\n")
         if as_json:
             typer.echo(json.dumps(_data(result), indent=2, allow_nan=False))
         elif claim:

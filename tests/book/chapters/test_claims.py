@@ -43,6 +43,15 @@ def test_counts_by_topic_are_those_of_the_table_without_its_sets(result):
     assert totals.is_monotonic_decreasing
 
 
+def test_the_caption_of_the_chart_is_true(result):
+    """Chips, memory and links have most of the claims that disagree, and most computed claims agree."""
+    table = result.to_frame()
+    computed = table[table.kind == "computed"]
+    differ = computed[computed.verdict == "disagrees"].topic.value_counts()
+    assert set(differ.index[:3]) == {"scale-up", "chip", "memory"}
+    assert (computed.verdict == "agrees").sum() > 2 * differ.sum()
+
+
 def test_the_ten_are_claims_of_several_topics_and_both_verdicts(result):
     ten = study.chosen(result, *study.TEN)
     assert len(ten.rows) == 10
