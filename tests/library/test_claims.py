@@ -268,7 +268,7 @@ def test_the_card_counts_what_the_table_has(result):
     agree = int((computed.verdict == "agrees").sum())
     head, *more = result.card()
     assert head.startswith(f"Claims: {agree} of {len(computed)} claims that the package computes agree")
-    assert f"{(table.kind == 'input').sum()} read as inputs" in more[0]
+    assert f"{(table.kind == 'input').sum()} inputs" in more[0]
     assert tm.claims(verdict="stated").card()[0].startswith("Claims: the package computes none of")
 
 

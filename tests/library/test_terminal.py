@@ -74,6 +74,7 @@ QUESTIONS = [
     (3, ["claims", "--topic", "roadmap", "--source", "trn1-arch"]),  # which prints nothing on chips to come
     (2, ["claims", "--verdict", "true"]),
     (2, ["claims", "NC9999"]),
+    (2, ["claims", "NC009", "--topic", "memory"]),
     (0, ["support", "llama-3.1-8b"]),
     (0, ["support", "deepseek-v3", "trn2.48xlarge"]),  # not listed, which is an answer
     (2, ["support", "llama-3.1-8b", "--stack", "ideal"]),  # of which system

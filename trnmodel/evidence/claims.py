@@ -189,10 +189,10 @@ class Claims(Card):
         inputs = [one.verdict for one in self.rows if one.kind == "input"]
         sets = [one.verdict for one in self.rows if one.kind == "set"]
         counts = {
-            f"{len(inputs):,} read as inputs ({inputs.count('disagrees'):,} replaced by another fact)": len(inputs),
+            f"{counted(len(inputs), 'input')} ({inputs.count('disagrees'):,} replaced by another fact)": len(inputs),
             f"{self.of('not derivable'):,} not derivable": self.of("not derivable"),
             f"{self.of('stated'):,} without a number": self.of("stated"),
-            f"{counted(len(sets), 'set')} of statements ({sets.count('disagrees'):,} contradict each other)": len(sets),
+            f"{counted(len(sets), 'set of statements')} ({sets.count('disagrees'):,} with a contradiction)": len(sets),
         }
         return [text for text, many in counts.items() if many]
 
@@ -314,6 +314,19 @@ def _of(rows: Iterable[ClaimRow], **wanted: Any) -> list[ClaimRow]:
     """Return the rows whose cells are as they are wanted; what is None is not asked for."""
     asked = {name: value for name, value in wanted.items() if value is not None}
     return [row for row in rows if all(getattr(row, name) == value for name, value in asked.items())]
+
+
+def claims_by_id(ids: Iterable[str]) -> Claims:
+    """Return the claims of some ids, each once; others are not computed.
+
+    Examples
+    --------
+    >>> claims_by_id(["NC118", "NC009"]).rows[1].verdict
+    'agrees'
+    """
+    known = {row.id: row for row in claim_rows()}
+    names = [one_of("claim_id", one, known, "the id of a claim") for one in dict.fromkeys(ids)]
+    return Claims(rows=tuple(_claim(known[name]) for name in names))
 
 
 def claims_of(kind: Kind) -> Claims:
