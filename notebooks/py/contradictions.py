@@ -184,7 +184,7 @@ for name, gib in {"trn3-nl32x2-pcie160": 9_216, "trn3-nl72x2-pcie160": 20_736}.i
 #
 # ## What is left out
 #
-# Sources that contradict themselves within one text stand in Evidence, with the arithmetic. A figure that only one source prints cannot be disputed,
+# Sources that contradict themselves within one text stand in Evidence, with the arithmetic, and [among all claims](claims.ipynb) with their readings. A figure that only one source prints cannot be disputed,
 # which does not make it right: [Where does each number come from?](data.ipynb) marks what rests on a single source or on us.
 
 # %% [markdown]

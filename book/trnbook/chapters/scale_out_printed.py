@@ -2,79 +2,41 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from trnmodel.catalog import load, systems
+from trnmodel.evidence.claims import claims_by_id
 from trnmodel.evidence.rows import MEASURED, read_table
-from trnmodel.fabric.scaleout import FIBRE, giga, tera
-from trnmodel.formulas import clos as network
+from trnmodel.fabric.scaleout import FIBRE
 from trnmodel.formulas import transit
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-class PrintedNetwork(msgspec.Struct, frozen=True):
-    """A line of `data/evidence/printed_networks.csv`: a size of a network, or its ratio to another's, as printed."""
-
-    id: str
-    quantity: str
-    printed: str
-    switch_bits_per_s: float
-    tor_bits_per_s: float
-    port_bits_per_s: float
-    layers: int
-    against_switch_bits_per_s: str
-    against_port_bits_per_s: str
-    source: str
-    locator: str
-    note: str
+SIZES = (  # claims of sizes of networks, and of their ratios
+    *("NC113", "NC114", "NC116", "NC117", "NC118"),
+    *("NC119", "NC120", "NC122", "NC123", "NC124", "NC125"),
+)
 
 
 def printed_sizes() -> pd.DataFrame:
-    """Compare every cluster size that the deep dive prints with that of `clos`.
+    """Return every claim of the deep dive on the size of a cluster, with what `clos` gives and the verdict.
 
     Returns
     -------
     table : pandas.DataFrame
-        quantity, network, computed, printed, verdict, source, locator, note.
+        id, claim, computed, printed, verdict, source, locator, why.
 
     Examples
     --------
     >>> set(printed_sizes().verdict)
     {'agrees'}
     """
-    import pandas as pd
-
-    rows = load.read_csv(load.DATA / "evidence" / "printed_networks.csv", PrintedNetwork)
-    return pd.DataFrame([_printed_size(row) for row in rows])
-
-
-def _printed_size(row: PrintedNetwork) -> dict:
-    computed, label = _sized(row, row.switch_bits_per_s, row.port_bits_per_s)
-    if row.against_switch_bits_per_s:
-        other, more = _sized(row, float(row.against_switch_bits_per_s), float(row.against_port_bits_per_s))
-        computed, label = computed / other, f"{label} over {more}"
-    return {
-        "quantity": row.quantity.replace("_", " ").removeprefix("max "),
-        "network": label,
-        "computed": computed,
-        "printed": row.printed,
-        "verdict": "agrees" if computed == load.parse_number(row.printed)[0] else "disagrees",
-        "source": row.source,
-        "locator": row.locator,
-        "note": row.note,
-    }
-
-
-def _sized(row: PrintedNetwork, switch_bits_per_s: float, port_bits_per_s: float) -> tuple[float, str]:
-    """Return a size of a network of such switches and ports, and the network's name."""
-    ask: dict[str, Any] = {"layers": row.layers, "tor_bits_per_s": row.tor_bits_per_s}
-    sized = network.clos(switch_bits_per_s=switch_bits_per_s, port_bits_per_s=port_bits_per_s, **ask)
-    label = f"{tera(switch_bits_per_s)}, {giga(port_bits_per_s)}, {row.layers} layers"
-    return float(getattr(sized, row.quantity)), label
+    table = (
+        claims_by_id(SIZES).to_frame().rename(columns={"value_computed_low": "computed", "value_printed": "printed"})
+    )
+    return table[["id", "claim", "computed", "printed", "verdict", "source", "locator", "why"]]
 
 
 def fibre_check() -> tuple[float, float]:
