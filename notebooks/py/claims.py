@@ -153,6 +153,16 @@ charts.table(
 # The cables are the best example of a set that does fit. The three racks of the article have three counts of copper cables. One rule gives all of them, if each
 # lane is a cable and redundant lanes count. Under any other rule at least one of the three is wrong.
 #
+# ## Statements without a number
+#
+# A source also says who buys, what is planned and why something was built. Such a sentence has nothing to compute, but it touches a part of the models: an
+# input that it could change, or a call that it would decide.
+
+# %% tags=["hide-input"]
+plain = tables.touching(tm.claims(verdict="stated"))
+charts.table(plain, caption="What sources state without a number, and what it touches", download="plain")
+
+# %% [markdown]
 # ## What moves a verdict
 #
 # A formula reads the figures in force, so that another figure gives another verdict. AWS prints two memory bandwidths of Trainium3. The encyclopedia says

@@ -122,6 +122,22 @@ def table(result: Claims, *more: str) -> pd.DataFrame:
     return pd.DataFrame([{name: getattr(one, name) for name in names} for one in result.rows], columns=names)
 
 
+def touching(result: Claims) -> pd.DataFrame:
+    """Return statements with their topic, the call or chapter that each touches, and why; the largest topic first.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> touching(tm.claims(verdict="stated")).columns.tolist()
+    ['claim', 'topic', 'touches', 'why']
+    """
+    table = result.to_frame()[["claim", "topic", "touches", "why"]]
+    order = table.topic.value_counts(sort=False).sort_values(ascending=False, kind="stable").index
+    return table.sort_values(
+        "topic", key=lambda column: column.map(list(order).index), kind="stable", ignore_index=True
+    )
+
+
 def where(result: Claims) -> pd.DataFrame:
     """Return every claim with its source by title and line, for a file."""
     table = result.to_frame()
