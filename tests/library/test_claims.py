@@ -63,6 +63,16 @@ def test_formulas_use_public_names_alone():
     assert {row.id: names for row in ROWS.values() if (names := set(names_of(row.formula or "0")) - public)} == {}
 
 
+def test_what_a_statement_touches_is_a_public_call_or_a_chapter():
+    wrong = []
+    for row in ROWS.values():
+        for name in filter(None, map(str.strip, row.touches.split(","))):
+            call = re.match(r"tm\.(\w+)", name)
+            if not (call and call[1] in tm.__all__) and not name.startswith("chapter "):
+                wrong.append((row.id, name))
+    assert wrong == []
+
+
 def facts_read(formula):
     """The facts that a formula reads by id, or as fields of chips and systems."""
     known = load.facts_rows()

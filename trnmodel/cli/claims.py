@@ -35,13 +35,14 @@ def claims(
     The verdicts are agrees, disagrees, input (the package reads this figure), not derivable, and stated (no number).
     """
     import trnmodel
-    from trnmodel.arguments import refuse
     from trnmodel.evidence.claims import claims_by_id
 
     with plain_errors(ctx, claim_id="claim"):
-        if claim and (topic or verdict or source):
-            refuse("claim_id", claim[0], "allowed without a topic, a verdict and a source")
-        result = claims_by_id(claim) if claim else trnmodel.claims(topic, verdict, source)
+        if claim and (topic, verdict, source) == (None, None, None):
+            result = claims_by_id(claim)  # in a moment, since no other is computed
+        else:
+            result = trnmodel.claims(topic, verdict, source)
+            result = trnmodel.Claims(rows=tuple(map(result.claim, dict.fromkeys(claim)))) if claim else result
         if output is not None:
             inert(result.to_frame()).to_csv(output, index=False, lineterminator="\n")
         if as_json:
