@@ -251,8 +251,7 @@ charts.table(tables.coverage(), caption="Paragraphs of each text, and what they 
 
 # %% tags=["hide-input"]
 files = {
-    "Every claim with its formula, value and verdict": (tables.where(result), "claims"),
-    "Statements without a number, and what they touch": (tables.where(tm.claims(verdict="stated")), "stated"),
+    "Every claim with its formula, value and verdict": (result.to_frame(), "claims"),
     "Sets of statements, with the arithmetic": (sets, "sets"),
     "Every paragraph, its claims, or why it has none": (tables.paragraphs(), "paragraphs"),
 }

@@ -138,12 +138,6 @@ def touching(result: Claims) -> pd.DataFrame:
     )
 
 
-def where(result: Claims) -> pd.DataFrame:
-    """Return every claim with its source by title and line, for a file."""
-    table = result.to_frame()
-    return table.assign(title=[load.sources()[source].title for source in table.source])
-
-
 def sources(result: Claims) -> pd.DataFrame:
     """Return publisher, title, date and address of the sources of claims."""
     return common.bibliography(result.to_frame().source)
@@ -224,8 +218,8 @@ def _folded(one: Claim, address: str) -> str:
 def _terms(one: Claim) -> Iterator[tuple[str, str]]:
     """Yield the parts of a derivation by name, as HTML; what is empty is left out."""
     source = load.sources()[one.source]
-    title = escape(f"{source.publisher}, {source.title}")
-    link = f'<a href="{escape(source.url)}">{title}</a>' if source.url.startswith("https://") else title
+    who = escape(source.publisher)
+    link = f'<a href="{escape(source.url)}">{who}</a>' if source.url.startswith("https://") else who
     within = f", within {one.tolerance:g}" if one.tolerance and one.printed_low == one.printed_low else ""
     texts = {
         "Printed": escape(f"{one.printed}{within}") if one.value_printed else "",
