@@ -463,9 +463,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const body = table.createTBody();
     data.parts.forEach((part, i) => {
       const row = body.insertRow();
-      const name = element("th", part, { scope: "row" });
-      if (part === data.residual[0]) name.append(element("small", data.residual[1]));
-      row.append(name);
+      row.append(element("th", part, { scope: "row" }));
       for (const one of some) {
         const before = one.parts.slice(0, i).reduce((sum, value) => sum + value, 0);
         const total = Math.max(...some.map((each) => each.parts.reduce((sum, value) => sum + value, 0)), most);
@@ -480,7 +478,9 @@ document.addEventListener("DOMContentLoaded", () => {
     rest.append(element("th", "less what runs side by side", { scope: "row" }), ...some.map((one) => element("td", number(1000 * (one.chipS - sum(one)), 2))));
     const whole = body.insertRow();
     whole.append(element("th", "together", { scope: "row" }), ...some.map((one) => element("td", number(1000 * one.chipS, 3))));
-    return table;
+    const taken = document.createDocumentFragment();
+    taken.append(table, element("p", data.residual, { class: "trn-sure" }));
+    return taken;
   }
 
   function everySystem() {
@@ -684,7 +684,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const peak = data.peaks[one.system.chip][one.mapping.split(",")[0]];
     return [
       [`${plain(movedGb, 3)} GB / (${plain(chips, 4)} x ${plain(one.system.hbm_tb_per_s, 4)} TB/s)`, time(least)],
-      [`${time(least)} / ${plain((100 * least) / (reads * ofStep), 3)} %`, time(reads * ofStep)],
+      [`${time(least)} / ${plain((100 * least) / (reads * ofStep), 2)} %`, time(reads * ofStep)],
       [`${[reads, computes, exchanges, residual].map((part) => time(part * ofStep)).join(" + ")} - ${time(beside * ofStep)} side by side`, time(decode * ofStep)],
       [`${time(decode * ofStep)} x ${plain(paid, 4)} / (${plain(one.batch, 6)} x ${plain(k, 3)})`, time(decode)],
       [`${plain(tflop, 3)} TFLOP / ${plain(peak, 4)} TFLOP/s`, time(tflop / peak)],

@@ -64,7 +64,9 @@ BOUND = {  # what takes the chip time of a generated token
 }
 PARTS = tuple(BOUND)
 IDLE = "idle, so that the promise holds"
-RESIDUAL = "What measured steps take beyond the other parts. It is fitted, and its cause is not known."
+RESIDUAL = (
+    "The residual overhead is what measured steps take beyond the other parts. It is fitted, and its cause is not known."
+)
 DIGITS = 4  # of a number in the page
 MANY = 1e6  # sequences, of a page that names no most
 MADE = "tokens_per_s_per_chip"
@@ -164,7 +166,7 @@ def desk(
             "speeds": [_short(float(speed or 0.0)) for speed in first.speeds],
             "chosen": dict(chosen),
             "parts": [*BOUND.values(), IDLE],
-            "residual": [BOUND["overhead"], RESIDUAL],
+            "residual": RESIDUAL,
             "hand": HAND,
             "paid": list(priced),
             "month_h": PERIOD_H,

@@ -71,7 +71,7 @@ def sums(c: Choice, cost: TokenCost) -> pd.DataFrame:
     """
     step, answer, k = c.step, float(c.question.request.output_tokens), float(c.times.tokens_per_step)
     decode_s, whole_s = float(step.time_s) * c.paid_chips / (c.batch * k), c.request_chip_s / answer
-    prompt_s, beside_s = c.prompt_chip_s / answer, _beside_s(c)
+    prompt_s, overlap_s = c.prompt_chip_s / answer, _overlap_s(c)
     least_s = moved_bytes(c) / float(c.chips * c.system.chip.hbm_bytes_per_s)
     peak = float(c.system.chip.peak(c.dtypes.compute))
     parts = " + ".join(_s(getattr(step, f"{part}_s")) for part in ("memory", "compute", "network", "overhead"))
@@ -79,7 +79,7 @@ def sums(c: Choice, cost: TokenCost) -> pd.DataFrame:
     rows = [
         (f"{moved_bytes(c) / GB:.3g} GB / ({_rate(c)})", _s(least_s)),
         (f"{_s(least_s)} / {_percent(least_s, step.memory_s)}", _s(step.memory_s)),
-        (f"{parts} - {_s(beside_s)} side by side", _s(step.time_s)),
+        (f"{parts} - {_s(overlap_s)} side by side", _s(step.time_s)),
         (f"{_s(step.time_s)} x {c.paid_chips:.4g} / ({c.batch:g} x {k:.3g})", _s(decode_s)),
         (f"{prompt_flop(c) / TFLOP:.3g} TFLOP / {peak / TFLOP:,.4g} TFLOP/s", _s(prompt_flop(c) / peak)),
         (f"{_s(c.prompt_chip_s)} / {answer:g} tokens of the answer", _s(prompt_s)),
@@ -96,7 +96,7 @@ def sums(c: Choice, cost: TokenCost) -> pd.DataFrame:
     )
 
 
-def _beside_s(c: Choice) -> float:
+def _overlap_s(c: Choice) -> float:
     """Return the time of a step in which its parts run side by side [s]."""
     return max(float(c.step.upper_s - c.step.time_s), 0.0)
 
@@ -108,7 +108,7 @@ def _rate(c: Choice) -> str:
 
 def _percent(part: float, whole: object) -> str:
     """Return a share in percent."""
-    return f"{100 * part / float(whole):.3g} %"  # type: ignore[arg-type]
+    return f"{100 * part / float(whole):.2g} %"  # type: ignore[arg-type]
 
 
 def _s(value: object) -> str:
