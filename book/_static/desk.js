@@ -299,18 +299,18 @@ document.addEventListener("DOMContentLoaded", () => {
     const tie = tiePrice(ours, gpu);
     const tied = tie === null ? "" : `A token costs the same on both if an hour of a ${names[0]} chip costs ${usd(tie)}.`;
     if (!PUBLIC.includes(state.software)) return ["No verdict.", `Nobody ships such software. ${tied}`];
+    const rare = [ours, gpu].filter(({ chance }) => Math.round(100 * chance) < 100 * SURE).map((one) => `${one.system.name} keeps it in ${Math.round(100 * one.chance)}`);
+    const broken = rare.length ? ` Who breaks the promise in a draw loses it: ${rare.join(", and ")} of 100 draws.` : "";
     if (!billed(ours, gpu)) {
       const none = ours.bill === null ? ours : gpu;
       const makes = `A chip of ${names[0]} makes ${number(ours.made / gpu.made, 2)} times the tokens of a chip of ${names[1]}, and more of them in ${of100(faster(ours, gpu))}.`;
-      return ["No price, no verdict.", `${UNPRICED[state.paid]} ${none.system.name}, so the bills cannot be compared. ${makes} ${ours.bill === null ? tied : ""}`];
+      return ["No price, no verdict.", `${UNPRICED[state.paid]} ${none.system.name}, so the bills cannot be compared. ${makes}${broken} ${ours.bill === null ? tied : ""}`];
     }
     const { share, who, sure } = ahead(ours, gpu);
     const [low, high] = ours.bill <= gpu.bill ? [ours, gpu] : [gpu, ours];
     const bills = `${served(low)}, and ${served(high)}.`;
     const first = who > 0 ? ours : who < 0 ? gpu : low;
     const often = `We drew what nobody publishes about software and prices a thousand times: ${first.system.name} is cheaper in ${of100(first === ours ? share : 1 - share)}.`;
-    const rare = [ours, gpu].filter(({ chance }) => Math.round(100 * chance) < 100 * SURE).map((one) => `${one.system.name} keeps it in ${of100(one.chance)}`);
-    const broken = rare.length ? ` Who breaks the promise in a draw loses it: ${rare.join(", and ")}.` : "";
     const some = drafting([ours, gpu]).map(({ system }) => system.name).join(" and ");
     const drafts = some ? ` The figures of ${some} count on drafts: a small model proposes tokens, and the large one checks them. No draw varies what they gain.` : "";
     const heading = who === 0 ? `A tie: what nobody knows outweighs the difference.` : `${first.system.name} ${sure ? "costs" : "probably costs"} less.`;
@@ -617,7 +617,7 @@ document.addEventListener("DOMContentLoaded", () => {
   form.addEventListener("submit", (event) => event.preventDefault());
   const said = element("p", "", { class: "trn-verdict", role: "status" });
   const ties = element("ul", undefined, { class: "trn-ties" });
-  const reading = element("details", undefined, { class: "trn-more trn-reading" });
+  const reading = element("details", undefined, { class: "trn-reading" });
   const rules = element("ul", undefined, { class: "trn-ties" });
   reading.append(element("summary", "How to read these figures: ranges, chances, drafts and names"), rules);
   const turn = element("div", undefined, { class: "trn-turn" });
@@ -716,15 +716,14 @@ document.addEventListener("DOMContentLoaded", () => {
     table.classList.add("trn-hand");
     table.createCaption().textContent = one ? `From bytes to dollars: ${state.model} on ${one.system.name} at ${state.speed} tokens/s per user` : "The way from bytes to dollars is here for documented software only.";
     link.hidden = !one;
+    const [head, body] = [table.createTHead().insertRow(), table.createTBody()];
     if (!one) return;
     const rows = sums(one).map(([sum, answer], i) => [data.hand[i][0], `${data.hand[i][1]}${i === 3 ? drafted(one) : ""}`, sum, answer]);
-    table.createTHead().insertRow().append(...["Sum", "How", "Answer"].map((head) => element("th", head, { scope: "col" })));
-    const body = table.createTBody();
+    head.append(...["Sum", "How", "Answer"].map((text) => element("th", text, { scope: "col" })));
     for (const [name, reason, sum, answer] of rows) {
-      const row = body.insertRow();
-      const head = element("th", name, { scope: "row" });
-      head.append(element("small", reason));
-      row.append(head, element("td", sum), element("td", answer));
+      const title = element("th", name, { scope: "row" });
+      title.append(element("small", reason));
+      body.insertRow().append(title, element("td", sum, { "data-head": "How" }), element("td", answer, { "data-head": "Answer" }));
     }
     const quoted = [["what", "why", "of", "answer"], ...rows].map((row) => row.map((cell) => `"${cell.replaceAll('"', '""')}"`).join(","));
     link.href = `data:text/csv;charset=utf-8,${encodeURIComponent(`${quoted.join("\n")}\n`)}`;
