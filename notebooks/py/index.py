@@ -103,8 +103,9 @@ charts.promises(
 #
 # ## What is compared
 #
-# A model runs on one chip or on several that share its layers. You rent an instance, and pay for all of its chips. [What is in a
-# rack?](rack.ipynb) shows how links join them, and [What limits a chip: memory or arithmetic?](chip-roofline.ipynb) what one chip can do.
+# A model runs on one chip or on several that share its layers. You rent an instance, and pay for all of its chips. SemiAnalysis calls the
+# racks of Trainium3 NL32x2 and NL72x2: two racks of 32 or 72 chips, joined by switches. SXM says that the GPUs of a server sit on one board.
+# [What is in a rack?](rack.ipynb) shows how links join chips, and [What limits a chip: memory or arithmetic?](chip-roofline.ipynb) what one can do.
 
 # %% tags=["hide-input"]
 systems.compared()
@@ -202,7 +203,7 @@ for name in case.SYSTEMS:
         return tm.goodput(name, 16384, model="llama-3.1-405b", swap="hot", fleet=fleet)
 
     draws = tm.sensitivity(useful, {"fleet": rates}, draws=4000)
-    sites[size.system.name] = site.serving(one, size, spared) | site.training(run, useful(rates), draws)
+    sites[f"on {size.system.name}"] = site.serving(one, size, spared) | site.training(run, useful(rates), draws)
 charts.table(site.table(sites), caption="What a site needs, and what failures take", download="headlines")
 
 # %% [markdown]

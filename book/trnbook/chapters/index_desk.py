@@ -64,9 +64,7 @@ BOUND = {  # what takes the chip time of a generated token
 }
 PARTS = tuple(BOUND)
 IDLE = "idle, so that the promise holds"
-RESIDUAL = (
-    "The residual overhead is what measured steps take beyond the other parts. It is fitted, and its cause is not known."
-)
+RESIDUAL = "Residual overhead is what measured steps take beyond the rest. It is fitted, and its cause is not known."
 DIGITS = 4  # of a number in the page
 MANY = 1e6  # sequences, of a page that names no most
 MADE = "tokens_per_s_per_chip"

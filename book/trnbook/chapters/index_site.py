@@ -87,5 +87,5 @@ def table(columns: Mapping[str, Mapping[str, str]]) -> pd.DataFrame:
 
 def _between(value: float, low: float, high: float) -> str:
     """Return a value with its range."""
-    few = 2 if low <= float(f"{value:.2g}") <= high else 3
-    return f"{format_digits(value, 3)} ({format_digits(low, few)} to {format_digits(high, few)})"
+    middle, least, most = (format_digits(one, 2) for one in (value, low, high))
+    return f"{middle} ({least} to {most})"
