@@ -49,7 +49,7 @@ def serving(c: Choice, size: Capacity, spared: Capacity) -> dict[str, str]:
     return {
         f"Instances for {counted(users, 'user')}": f"{size.instances:,.0f}",
         "Power provisioned at the site [kW]": format_digits(size.provisioned_site_w / KW, 3),
-        "Power provisioned for a rack [kW]": f"{format_digits(rack_w / KW, 3)}, {per_rack(size.system):g} chips",
+        "Power provisioned for a rack [kW]": f"{format_digits(rack_w / KW, 2)}, {per_rack(size.system):g} chips",
         "Energy at the site [MWh per month]": format_digits(site_w * PERIOD_H * HOUR / MWH, 3),
         "Some replica is out [hours per year]": format_digits(size.lost_h_per_year, 2),
         f"Spares, so that all run {of_time}": counted(spared.spare_instances, "instance"),
