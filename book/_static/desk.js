@@ -95,6 +95,8 @@ document.addEventListener("DOMContentLoaded", () => {
 
   // Answers ---------------------------------------------------------------------------------------------------------
 
+  const ofHundredths = (stored) => stored?.map((one) => one / 100);
+
   // The price of a chip-hour with its quantiles; null where nobody publishes one.
   function price(system) {
     const own = state[system.gpu ? "gpu" : "trainium"];
@@ -108,7 +110,7 @@ document.addEventListener("DOMContentLoaded", () => {
       const [usual, kwh] = system.electricity;
       more = (Number(state.electricity) - usual) * kwh;
     }
-    return { usd: middle + more, drawn: ratios.map((ratio) => ratio * middle + more), as: more ? null : as };
+    return { usd: middle + more, drawn: ofHundredths(ratios).map((ratio) => ratio * middle + more), as: more ? null : as };
   }
 
   // Whole instances that serve a rate of requests, from the largest load that so many of them serve together.
@@ -137,16 +139,17 @@ document.addEventListener("DOMContentLoaded", () => {
     const of = (kind) => data.points[`${state.model},${state.length},${kind}`]?.[String(at)];
     // A state has rows of its own where they are others than those of the one that it is a part of.
     const rows = (limited() && of(`documented,${state.ttft}`)) || of(state.software) || (state.software === "no drafts" && of("documented"));
-    const row = rows?.[data.speeds.indexOf(Number(speed))];
+    const row = data.rows[rows?.[data.speeds.indexOf(Number(speed))]];
     if (!row) return null;
     const system = data.systems[at];
     if (row.length === 1) return { system, at, fast: false, reached: row[0] };
-    const [made, ttft, joule, degrees, batch, loads, basis, chance, drawn, madeEnds, ttftEnds, costs, partsUs, chipUs] = row;
+    const [made, ttft, joule, degrees, batch, loads, basis, chance, hundredths, madeEnds, ttftEnds, costs, partsUs, chipUs, replica] = row;
+    const drawn = ofHundredths(hundredths);
     const paid = price(system);
     const count = instances(loads, rate(speed));
     const found = {
       system, at, fast: true, made, ttft, joule, paid, loads, chance, drawn, madeEnds, ttftEnds, parts: partsUs?.map((us) => us / 1e6), chipS: chipUs / 1e6,
-      mapping: data.texts[degrees].replace("batch #", `batch ${batch}`),
+      mapping: data.texts[degrees].replace("batch #", `batch ${batch}`), batch, replica,
       basis: basis === undefined ? "" : data.texts[basis],
       instances: count,
       chips: count * system.chips,
@@ -188,9 +191,9 @@ document.addEventListener("DOMContentLoaded", () => {
     return { best: tied[0], tied: tied.slice(1) };
   }
 
-  // The share of the draws in which the first of two is less. Software of one chip is the same draw on both systems;
-  // other draws are taken as independent.
-  function less(one, other, drawn) {
+  // The share of the draws in which the first of two is less, of those in which both keep the promise. Software of one
+  // chip is the same draw on both systems; other draws are taken as independent.
+  function lessOfKept(one, other, drawn) {
     const before = (a, b) => (a < b ? 1 : a > b ? 0 : 0.5);
     const [ours, theirs] = [drawn(one), drawn(other)];
     const same = one.system.chip === other.system.chip;
@@ -198,8 +201,15 @@ document.addEventListener("DOMContentLoaded", () => {
     return pairs.reduce((sum, pair) => sum + pair, 0) / pairs.length;
   }
 
+  // The share of all draws in which the first of two is less. Who breaks the promise loses; if both do, each has half.
+  function less(one, other, drawn) {
+    const [ours, theirs] = [one.chance, other.chance];
+    const both = one.system.chip === other.system.chip ? Math.min(ours, theirs) : ours * theirs;
+    return both * lessOfKept(one, other, drawn) + (ours - both) + (1 - ours - theirs + both) / 2;
+  }
+
   const cheaper = (one, other) => less(one, other, ({ bills }) => bills);
-  const slower = (one, other) => less(one, other, ({ drawn, made }) => drawn.map((ratio) => ratio * made));
+  const faster = (one, other) => less(one, other, ({ drawn, made }) => drawn.map((ratio) => -ratio * made));
 
   // Who of two has the lower bill, by the share of draws in which the first one has; 0 for a tie.
   function ahead(one, other) {
@@ -263,8 +273,10 @@ document.addEventListener("DOMContentLoaded", () => {
       ["Market rents", { paid: "market" }, state.paid === "rent" && state.trainium === "" && state.gpu === ""],
       ["No drafts", { software: "no drafts" }, !limited() && drafting(pair).length > 0],
     ];
+    const same = (one, now) => one && now.at === one.at && Math.abs(one.bill / now.bill - 1) <= TIED;
     return cases.filter(([, , there]) => there).map(([words, changes]) => asIf(changes, () => {
       const [ours, gpu] = couple();
+      if (same(ours, pair[0]) && same(gpu, pair[1])) return null;
       if (!ours || !gpu) return `${words}: ${lacking(ours ? "GPU" : "Trainium")}`;
       if (!billed(ours, gpu)) return null;
       const { share, who, sure } = ahead(ours, gpu);
@@ -287,21 +299,22 @@ document.addEventListener("DOMContentLoaded", () => {
     const tie = tiePrice(ours, gpu);
     const tied = tie === null ? "" : `A token costs the same on both if an hour of a ${names[0]} chip costs ${usd(tie)}.`;
     if (!PUBLIC.includes(state.software)) return ["No verdict.", `Nobody ships such software. ${tied}`];
+    const rare = [ours, gpu].filter(({ chance }) => Math.round(100 * chance) < 100 * SURE).map((one) => `${one.system.name} keeps it in ${Math.round(100 * one.chance)}`);
+    const broken = rare.length ? ` Who breaks the promise in a draw loses it: ${rare.join(", and ")} of 100 draws.` : "";
     if (!billed(ours, gpu)) {
       const none = ours.bill === null ? ours : gpu;
-      const makes = `A chip of ${names[0]} makes ${number(ours.made / gpu.made, 2)} times the tokens of a chip of ${names[1]}, and more of them in ${of100(1 - slower(ours, gpu))}.`;
-      return ["No price, no verdict.", `${UNPRICED[state.paid]} ${none.system.name}, so the bills cannot be compared. ${makes} ${ours.bill === null ? tied : ""}`];
+      const makes = `A chip of ${names[0]} makes ${number(ours.made / gpu.made, 2)} times the tokens of a chip of ${names[1]}, and more of them in ${of100(faster(ours, gpu))}.`;
+      return ["No price, no verdict.", `${UNPRICED[state.paid]} ${none.system.name}, so the bills cannot be compared. ${makes}${broken} ${ours.bill === null ? tied : ""}`];
     }
     const { share, who, sure } = ahead(ours, gpu);
     const [low, high] = ours.bill <= gpu.bill ? [ours, gpu] : [gpu, ours];
     const bills = `${served(low)}, and ${served(high)}.`;
     const first = who > 0 ? ours : who < 0 ? gpu : low;
     const often = `We drew what nobody publishes about software and prices a thousand times: ${first.system.name} is cheaper in ${of100(first === ours ? share : 1 - share)}.`;
-    const rare = [ours, gpu].filter(({ chance }) => Math.round(100 * chance) < 100 * SURE).map((one) => ` Only draws count in which the promise is kept: on ${one.system.name} it is in ${of100(one.chance)}.`);
     const some = drafting([ours, gpu]).map(({ system }) => system.name).join(" and ");
-    const drafts = some ? ` The figures of ${some} count on drafts: a small model proposes tokens, and the large one checks them.` : "";
+    const drafts = some ? ` The figures of ${some} count on drafts: a small model proposes tokens, and the large one checks them. No draw varies what they gain.` : "";
     const heading = who === 0 ? `A tie: what nobody knows outweighs the difference.` : `${first.system.name} ${sure ? "costs" : "probably costs"} less.`;
-    return [heading, `${bills} ${often}${rare.join("")}${drafts}`];
+    return [heading, `${bills} ${often}${broken}${drafts}`];
   }
 
   // What sellers of the model by the token ask.
@@ -347,9 +360,9 @@ document.addEventListener("DOMContentLoaded", () => {
     return made;
   }
 
-  // A value with its range, on an axis of powers that both cells of a row share.
-  function whisker(value, range, [least, most]) {
-    const picture = shape("svg", { viewBox: "0 0 200 12", class: "trn-whisker", "aria-hidden": "true" });
+  // A value with its range, on an axis of powers that both cells of a row share; dashed where it may be wider.
+  function whisker(value, range, [least, most], open) {
+    const picture = shape("svg", { viewBox: "0 0 200 12", class: `trn-whisker${open ? " trn-open-range" : ""}`, "aria-hidden": "true" });
     const x = (at) => 4 + (192 * Math.log(at / least)) / Math.log(most / least || 1) || 4;
     if (range) picture.append(shape("line", { x1: x(range[0]), x2: x(range[1]), y1: 6, y2: 6 }));
     picture.append(shape("circle", { cx: x(value), cy: 6, r: 4 }));
@@ -363,10 +376,28 @@ document.addEventListener("DOMContentLoaded", () => {
     ["Instances", "instances", "countEnds", number],
     ["Tokens/s per chip", "made", "madeEnds", number],
     ["First token, 99 of 100 within [s]", "ttft", "ttftEnds", number],
-    ["J per token at the server, estimated", "joule", "", number],
+    ["J per token at the server", "joule", "", number],
     ["Mean power of the servers [kW]", "kw", "", number],
     ["Provisioned at the site [kW]", "siteKw", "siteKwEnds", number],
   ];
+
+  // Whether nobody has measured a server of the chip, so that the drawn range may be too narrow.
+  const unserved = ({ system }) => data.measured[system.chip][2] === 0;
+
+  const times = (count, one, many) => (count === 0 ? `no ${many}` : `${plain(count, 4)} ${count === 1 ? one : many}`);
+
+  // On how many measured configurations of its chip the range of a system rests.
+  function rests({ system, basis }) {
+    const [steps, , served] = data.measured[system.chip];
+    const word = basis.split(" ")[0];
+    return `${basis}: ${RESTS[word] ?? ""}. Measured on this chip: ${times(steps, "step or prompt", "steps and prompts")}, ${times(served, "run of a server", "runs of servers")}.`;
+  }
+
+  // A range in words.
+  function inBrackets(one, value, [low, high], text) {
+    const few = rounded(low, 2) > one[value] || rounded(high, 2) < one[value] ? 3 : 2; // digits, so that the value lies inside
+    return `${text(low, few)} to ${text(high, few)}${unserved(one) ? " or wider" : ""}`;
+  }
 
   // Where most of the chip time goes.
   function bounds(one) {
@@ -377,8 +408,14 @@ document.addEventListener("DOMContentLoaded", () => {
 
   function sides(pair) {
     const table = element("table", undefined, { class: "trn-sides" });
+    const users = `${plain(Number(state.users), 7)} ${state.users === "1" ? "user" : "users"}`;
+    table.createCaption().textContent = state.beside === CHEAPEST ? `The Trainium and the GPU system with the lowest bill for ${users}` : `The Trainium with the lowest bill for ${users}, and what you chose`;
     const head = table.createTHead().insertRow();
-    head.append(element("td", ""), ...pair.map((one, i) => element("th", one ? one.system.name : `no ${i && state.beside !== CHEAPEST ? "answer" : SIDES[i]}`, { scope: "col", "data-system": one?.system.id ?? "" })));
+    head.append(element("td", ""), ...pair.map((one, i) => {
+      const cell = element("th", one ? one.system.name : `no ${i && state.beside !== CHEAPEST ? "answer" : SIDES[i]}`, { scope: "col", "data-system": one?.system.id ?? "" });
+      if (one) cell.append(element("small", one.system.is));
+      return cell;
+    }));
     const body = table.createTBody();
     for (const [title, value, range, text] of FIGURES) {
       const known = pair.filter((one) => one && Number.isFinite(one[value]) && one[value] > 0);
@@ -393,25 +430,25 @@ document.addEventListener("DOMContentLoaded", () => {
           cell.textContent = one && value === "bill" ? "no price published" : "–";
           continue;
         }
-        const [low, high] = one[range] ?? [];
-        const few = rounded(low ?? 0, 2) > one[value] || rounded(high ?? Infinity, 2) < one[value] ? 3 : 2; // digits, so that the value lies inside
-        const within = one[range]?.every((end) => end !== null) ? ` (${text(low, few)} to ${text(high, few)})` : "";
+        const drawn = one[range]?.every((end) => end !== null);
+        const within = drawn ? ` (${inBrackets(one, value, one[range], text)})` : "";
         cell.dataset.value = one[value];
-        cell.append(element("b", text(one[value])), element("span", within), ...(within ? [whisker(one[value], one[range], axis)] : []));
+        cell.append(element("b", text(one[value])), element("span", within), ...(drawn ? [whisker(one[value], one[range], axis, unserved(one))] : []));
       }
     }
     const kept = body.insertRow();
     kept.append(element("th", "The promise holds in", { scope: "row" }), ...pair.map((one) => element("td", one && one.chance !== undefined ? of100(one.chance) : "–")));
     const hour = body.insertRow();
     const paidBy = (one) => (one.system.prices[state.paid] ? state.paid : "rent");
-    const dated = (one) => (state[one.system.gpu ? "gpu" : "trainium"] !== "" ? "your own" : state.paid === "own" ? "our estimate" : one.system.dates[paidBy(one)]);
+    const SOLD = { rent: "AWS Capacity Blocks, ", market: "" }; // instances that AWS rents out by the day
+    const dated = (one) => (state[one.system.gpu ? "gpu" : "trainium"] !== "" ? "your own" : state.paid === "own" ? "our estimate" : `${SOLD[paidBy(one)]}${one.system.dates[paidBy(one)]}`);
     hour.append(element("th", "Price of a chip-hour", { scope: "row" }), ...pair.map((one) => element("td", one?.paid ? `${usd(one.paid.usd)} (${dated(one)})` : "–")));
     const most = body.insertRow();
     most.append(element("th", "Most chip time goes to", { scope: "row" }), ...pair.map((one) => element("td", bounds(one), { class: "trn-mapping" })));
     const how = body.insertRow();
     how.append(element("th", "How it is served", { scope: "row" }), ...pair.map((one) => element("td", one?.mapping ?? "–", { class: "trn-mapping" })));
-    const rests = body.insertRow();
-    rests.append(element("th", "What it rests on", { scope: "row" }), ...pair.map((one) => element("td", one?.basis ? `${one.basis}: ${RESTS[one.basis.split(" ")[0]] ?? ""}` : "–", { class: "trn-mapping" })));
+    const ground = body.insertRow();
+    ground.append(element("th", "What it rests on", { scope: "row" }), ...pair.map((one) => element("td", one?.basis ? rests(one) : "–", { class: "trn-mapping" })));
     return table;
   }
 
@@ -420,7 +457,7 @@ document.addEventListener("DOMContentLoaded", () => {
     if (!some.length) return element("p", "The chip time of a token is taken apart for documented software only.");
     const most = Math.max(...some.flatMap((one) => one.parts));
     const table = element("table", undefined, { class: "trn-parts" });
-    table.createCaption().textContent = "Chip time of a generated token [ms]";
+    table.createCaption().textContent = "Where the chip time of a generated token goes [ms]";
     const head = table.createTHead().insertRow();
     head.append(element("td", ""), ...some.map((one) => element("th", one.system.name, { scope: "col" })));
     const body = table.createTBody();
@@ -441,24 +478,28 @@ document.addEventListener("DOMContentLoaded", () => {
     rest.append(element("th", "less what runs side by side", { scope: "row" }), ...some.map((one) => element("td", number(1000 * (one.chipS - sum(one)), 2))));
     const whole = body.insertRow();
     whole.append(element("th", "together", { scope: "row" }), ...some.map((one) => element("td", number(1000 * one.chipS, 3))));
-    return table;
+    const taken = document.createDocumentFragment();
+    taken.append(table, element("p", data.residual, { class: "trn-sure" }));
+    return taken;
   }
 
   function everySystem() {
     const some = all(state.speed);
     const base = rival();
     const table = element("table", undefined, { class: "trn-every" });
-    table.createCaption().textContent = `All systems at ${state.speed} tokens/s per user${base?.fast ? `, compared with ${base.system.name}` : ""}`;
-    const heads = ["System", "Status", "Tokens/s per chip", base?.fast ? `times ${base.system.name}` : "compared", "$ per million tokens", "J per token", "First token [s]", "Instances", "$ per month"];
+    table.createCaption().textContent = `All systems at ${state.speed} tokens/s per user, the lowest bill first${base?.fast ? `, compared with ${base.system.name}` : ""}`;
+    const heads = ["System", "$ per month", "$ per million tokens", "Instances", "Tokens/s per chip", base?.fast ? `times ${base.system.name}` : "compared", "J per token", "First token [s]", "Status"];
     table.createTHead().insertRow().append(...heads.map((head) => element("th", head, { scope: "col" })));
     const body = table.createTBody();
-    const rank = (one) => (one.fast ? -one.made : 1 - 1 / (1 + one.reached));
-    for (const one of some.sort((a, b) => rank(a) - rank(b))) {
+    const order = (one) => (!one.fast ? [2, -one.reached] : one.bill === null ? [1, -one.made] : [0, one.bill]); // those without a bill by what they make
+    const before = ([kind, figure], [other, its]) => kind - other || figure - its;
+    for (const one of some.sort((a, b) => before(order(a), order(b)))) {
       const row = body.insertRow();
       const texts = one.fast
-        ? [one.system.status, number(one.made), base?.fast ? `${number(one.made / base.made, 2)} ×` : "–", usd(one.perM), number(one.joule), number(one.ttft), number(one.instances, 6), usd(one.bill)]
-        : [one.system.status, one.reached < Number(state.speed) ? `too slow: ${number(one.reached, 2)} tokens/s per user` : "breaks the promise: prompts or the first token take too long", ...Array(6).fill("–")];
-      row.append(element("th", one.system.name, { scope: "row" }), ...texts.map((text) => element("td", text)));
+        ? [usd(one.bill), usd(one.perM), number(one.instances, 6), number(one.made), base?.fast ? `${number(one.made / base.made, 2)} ×` : "–", number(one.joule), number(one.ttft), one.system.status]
+        : [one.reached < Number(state.speed) ? `too slow: ${number(one.reached, 2)} tokens/s per user` : "breaks the promise: prompts or the first token take too long", ...Array(6).fill("–"), one.system.status];
+      const title = one.billEnds ? { title: `bill per month: ${inBrackets(one, "bill", one.billEnds, usd)}` } : {};
+      row.append(element("th", one.system.name, { scope: "row" }), ...texts.map((text, i) => element("td", text, i === 0 ? title : {})));
     }
     return table;
   }
@@ -508,7 +549,7 @@ document.addEventListener("DOMContentLoaded", () => {
         rows.push({
           system: system.name, line: named ? system.name : others, speed, value: one[state.measure],
           low: named && within ? within[0] : null, high: named && within ? within[1] : null,
-          mapping: one.mapping, bound, basis: one.basis,
+          mapping: one.mapping, bound, basis: one.basis, band: within?.every((end) => end !== null) ? inBrackets(one, state.measure, within, state.measure === "perM" ? usd : number) : "none drawn",
         });
       });
     });
@@ -576,20 +617,117 @@ document.addEventListener("DOMContentLoaded", () => {
   form.addEventListener("submit", (event) => event.preventDefault());
   const said = element("p", "", { class: "trn-verdict", role: "status" });
   const ties = element("ul", undefined, { class: "trn-ties" });
+  const reading = element("details", undefined, { class: "trn-reading" });
+  const rules = element("ul", undefined, { class: "trn-ties" });
+  reading.append(element("summary", "How to read these figures: ranges, chances, drafts and names"), rules);
   const turn = element("div", undefined, { class: "trn-turn" });
   const sure = element("p", undefined, { class: "trn-sure" });
   const beside = element("div", undefined, { class: "trn-beside" });
-  const why = element("details", undefined, { class: "trn-why" });
+  const why = element("details", undefined, { class: "trn-why", open: "" });
   why.append(element("summary", "Why, and what would change it"));
   const reasons = element("div");
   why.append(reasons);
   const asked = element("p");
   place.querySelector(".trn-without").remove();
-  place.append(form, said, turn, sure, beside, ties, why, asked);
+  place.append(form, said, turn, sure, beside, ties, reading, why, asked);
   const chart = [...document.querySelectorAll(".trn-chart")].find((one) => one.querySelector("script")?.textContent.includes('"desk":true'));
   const below = element("div", undefined, { class: "trn-desk trn-below" });
   chart?.before(bar);
   chart?.after(below);
+
+  // The GPU that is cheaper per token than the one with the lowest bill, whose whole instances fit the users better.
+  function cheaperPerToken(gpu) {
+    if (!gpu || state.beside !== CHEAPEST || gpu.perM === null) return [];
+    const priced = all(state.speed).filter((one) => one.system.gpu && one.fast && one.perM !== null);
+    const least = priced.reduce((best, one) => (one.perM < best.perM ? one : best), gpu);
+    if (least.perM >= gpu.perM * (1 - TIED)) return [];
+    return [`The bill of these users chooses the GPU. Per token ${least.system.name} is cheaper, at ${usd(least.perM)} per million, but its whole instances cost ${usd(least.bill)} per month.`];
+  }
+
+  // How the figures of a pair are to be read.
+  function howToRead(pair) {
+    const rules = [];
+    if (PUBLIC.includes(state.software)) {
+      rules.push("The bold figure is our best estimate, and not the median of the draws.");
+      rules.push(`Brackets and bars hold nine in ten of the draws in which the promise is kept, on logarithmic axes. A dashed bar may be too short, because nobody has measured a server of that chip.`);
+      rules.push(`A system is cheaper in a draw if its bill is lower or the other one breaks the promise. We call it a tie below ${100 * LIKELY} of 100 draws, and say "probably" below ${100 * SURE}.`);
+    }
+    const most = pair.map((one) => one && data.drafting[state.model][one.system.chip]);
+    if (state.software === "documented" && pair.every(Boolean) && most.some(Boolean)) rules.push(`We count drafts only up to the batch that a published page documents: ${pair.map((one, i) => `${most[i] ? (most[i] >= 1e6 ? "any" : number(most[i])) : "none"} on ${one.system.name}`).join(", ")}. We take their gain as printed, so that the ranges do not contain what is unsure of it.`);
+    rules.push("The first token comes in 99 of 100 cases within the time shown. The queue behind other prompts is counted, the wait for a free place in a batch is not.");
+    rules.push("TP is the number of GPUs, or of logical cores of Trainium, that share each layer. LNC is how many physical cores make a logical one. EP is the number of groups among which the experts are shared out. Batch is the number of sequences of a replica.");
+    rules.push("Capacity Blocks are instances that AWS rents out by the day, booked ahead. Power is provisioned for the hottest day.");
+    return rules;
+  }
+
+  // By hand ---------------------------------------------------------------------------------------------------------
+
+  const UNITS = [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]];
+  function time(seconds) {
+    const [unit, name] = UNITS.find(([least]) => rounded(seconds, 3) >= least) ?? (seconds > 0 ? UNITS[3] : UNITS[0]);
+    return `${plain(seconds / unit, 3)} ${name}`;
+  }
+
+  // The way from the bytes of a step to dollars, as `index_hand.sums` has it: a sum and its answer in each row.
+  function sums(one) {
+    const [chips, movedGb, tflop] = one.replica;
+    const answer = Number(state.length.split(",")[1]);
+    const [, k] = drafts(one) ?? [0, 1];
+    const fitting = Math.floor(one.system.chips / chips);
+    const paid = fitting >= 1 ? one.system.chips / fitting : Math.ceil(chips / one.system.chips) * one.system.chips;
+    const [reads, computes, exchanges, residual, promptS] = one.parts;
+    const ofStep = (one.batch * k) / paid;
+    const idle = one.parts[one.parts.length - 1];
+    const decode = one.chipS - promptS - idle;
+    const beside = Math.max(reads + computes + exchanges + residual - decode, 0);
+    const least = movedGb / chips / one.system.hbm_tb_per_s / 1000;
+    const peak = data.peaks[one.system.chip][one.mapping.split(",")[0]];
+    return [
+      [`${plain(movedGb, 3)} GB / (${plain(chips, 4)} x ${plain(one.system.hbm_tb_per_s, 4)} TB/s)`, time(least)],
+      [`${time(least)} / ${plain((100 * least) / (reads * ofStep), 2)} %`, time(reads * ofStep)],
+      [`${[reads, computes, exchanges, residual].map((part) => time(part * ofStep)).join(" + ")} - ${time(beside * ofStep)} side by side`, time(decode * ofStep)],
+      [`${time(decode * ofStep)} x ${plain(paid, 4)} / (${plain(one.batch, 6)} x ${plain(k, 3)})`, time(decode)],
+      [`${plain(tflop, 3)} TFLOP / ${plain(peak, 4)} TFLOP/s`, time(tflop / peak)],
+      [`${time(promptS * answer)} / ${answer} tokens of the answer`, time(promptS)],
+      [`${time(decode)} + ${time(promptS)} + ${time(idle)} idle`, time(one.chipS)],
+      [`1 / ${time(one.chipS)}`, number(one.made)],
+      ...(one.paid ? [[`${usd(one.paid.usd, 4)} / 3,600 s x ${time(one.chipS)} x 10^6`, usd(one.perM)]] : []),
+    ];
+  }
+
+  // Drafted tokens, tokens of a step, and the sequences at which they were measured; undefined without drafts.
+  const drafts = (one) => Object.entries(data.options).find(([name]) => one.mapping.endsWith(name))?.[1];
+
+  // Why a step makes more than one token of a sequence.
+  function drafted(one) {
+    const found = drafts(one);
+    if (!found) return " Each makes one token per step.";
+    const [proposed, k, sequences] = found;
+    const at = sequences === null ? "" : `, measured with ${times(sequences, "sequence", "sequences")}`;
+    return ` A small model drafts ${times(proposed, "token", "tokens")} per step. A step then counts as ${plain(k, 3)} tokens per sequence, as its page prints${at}.`;
+  }
+
+  // The table by hand follows the controls; without parts there is none.
+  function byHand(one) {
+    const link = document.querySelector('a[download="by-hand.csv"]');
+    const table = link?.closest(".trn-table")?.querySelector("table");
+    if (!table) return;
+    table.replaceChildren();
+    table.classList.add("trn-hand");
+    table.createCaption().textContent = one ? `From bytes to dollars: ${state.model} on ${one.system.name} at ${state.speed} tokens/s per user` : "The way from bytes to dollars is here for documented software only.";
+    link.hidden = !one;
+    const [head, body] = [table.createTHead().insertRow(), table.createTBody()];
+    if (!one) return;
+    const rows = sums(one).map(([sum, answer], i) => [data.hand[i][0], `${data.hand[i][1]}${i === 3 ? drafted(one) : ""}`, sum, answer]);
+    head.append(...["Sum", "How", "Answer"].map((text) => element("th", text, { scope: "col" })));
+    for (const [name, reason, sum, answer] of rows) {
+      const title = element("th", name, { scope: "row" });
+      title.append(element("small", reason));
+      body.insertRow().append(title, element("td", sum, { "data-head": "How" }), element("td", answer, { "data-head": "Answer" }));
+    }
+    const quoted = [["what", "why", "of", "answer"], ...rows].map((row) => row.map((cell) => `"${cell.replaceAll('"', '""')}"`).join(","));
+    link.href = `data:text/csv;charset=utf-8,${encodeURIComponent(`${quoted.join("\n")}\n`)}`;
+  }
 
   function show() {
     for (const [name, input] of inputs) if (document.activeElement !== input) input.value = state[name];
@@ -603,27 +741,22 @@ document.addEventListener("DOMContentLoaded", () => {
     sure.replaceChildren(`How sure is it? ${data.sure} `, element("a", "How sure can you be?", { href: "chapters/how-sure.html" }));
     if (rest.contains(document.activeElement) || [...rest.querySelectorAll("[name]")].some(({ name }) => state[name] !== FIRST[name])) more.open = true;
     beside.replaceChildren(sides(pair));
-    const notes = found.flatMap(({ best, tied }) => (tied.length ? [`The same bill within 1 % as ${best.system.name}: ${tied.map((one) => one.system.name).join(", ")}.`] : []));
+    const notes = [...cheaperPerToken(pair[1])];
+    notes.push(...found.flatMap(({ best, tied }) => (tied.length ? [`The same bill within 1 % as ${best.system.name}: ${tied.map((one) => one.system.name).join(", ")}.`] : [])));
     const missing = pair.flatMap((one) => (one && state.beside === CHEAPEST ? unpriced(one) : []));
     if (missing.length) notes.push(`Left out, because ${UNPRICED[state.paid][0].toLowerCase().replace("a", "A")}${UNPRICED[state.paid].slice(1)} them, though a chip makes more: ${missing.map((one) => `${one.system.name} (${number(one.made)} tokens/s)`).join(", ")}.`);
     for (const chip of new Set(pair.filter(Boolean).map(({ system }) => system.chip))) {
-      if (data.unmeasured[chip]) notes.push(data.unmeasured[chip]);
+      if (data.unmeasured[chip]) notes.push(`${data.unmeasured[chip]} The figures are extrapolated: ${times(data.measured[chip][0], "step or prompt was", "steps and prompts were")} measured on it.`);
       if (data.unlisted[state.model].includes(chip)) notes.push(`No release of documented software lists ${state.model} on ${pair.find((one) => one?.system.chip === chip).system.name}: the figures say what that software would make.`);
     }
     if (pair.some((one) => one?.system.status === "announced")) notes.push("An announced system stands in no list of EC2 and has no published rent.");
-    if (pair.every(Boolean) && Math.max(pair[0].ttft / pair[1].ttft, pair[1].ttft / pair[0].ttft) > 2) {
-      const [soon, late] = pair[0].ttft < pair[1].ttft ? pair : [pair[1], pair[0]];
-      notes.push(`The first token comes after ${number(late.ttft, 2)} s on ${late.system.name} and ${number(soon.ttft, 2)} s on ${soon.system.name}, at the latest in 99 of 100 cases: the queue behind other prompts is counted, the wait for a free place in a batch is not.`);
-    }
-    if (PUBLIC.includes(state.software)) notes.push(`The bold figure is our best estimate, and not the median of the draws. We leave out draws in which a system breaks the promise: brackets and bars hold nine in ten of the rest, on logarithmic axes, and "cheaper" counts the rest. We call it a tie below ${100 * LIKELY} of 100 draws, and say "probably" below ${100 * SURE}.`);
-    const most = pair.map((one) => one && data.drafting[state.model][one.system.chip]);
-    if (state.software === "documented" && pair.every(Boolean) && most.some(Boolean)) notes.push(`We count drafts only up to the batch that a published page documents: ${pair.map((one, i) => `${most[i] ? (most[i] >= 1e6 ? "any" : number(most[i])) : "none"} on ${one.system.name}`).join(", ")}.`);
     if (state.ttft && !limited()) notes.push(`The limit on the first token is left out: the page has it for ${inWords([chosen.input_tokens, chosen.output_tokens])} with documented software. Add --ttft ${state.ttft} to the line below.`);
-    notes.push("TP is the number of GPUs, or of logical cores of Trainium, that share each layer; LNC is how many physical cores make a logical one; EP is the number of groups among which the experts are shared out; batch is the number of sequences of a replica. Power is provisioned for the hottest day.");
     ties.replaceChildren(...notes.map((text) => element("li", text)));
+    rules.replaceChildren(...howToRead(pair).map((text) => element("li", text)));
     const list = element("ul");
     list.append(...[...flips(...pair), ...hostedPrices()].map((text) => element("li", text)));
     reasons.replaceChildren(chipTime(pair), list);
+    byHand(pair.find((one) => one?.parts));
     const lines = commands(pair).flatMap((line, i) => [i ? " and " : " ", element("code", line)]);
     asked.replaceChildren("The same at the terminal, per chip and as a bill under each way to pay:", ...lines);
     below.replaceChildren(everySystem());

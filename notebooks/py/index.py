@@ -35,6 +35,9 @@ from trnbook import charts
 from trnbook.chapters import guard
 from trnbook.chapters import index as tables
 from trnbook.chapters import index_desk as desk
+from trnbook.chapters import index_hand as hand
+from trnbook.chapters import index_site as site
+from trnbook.drawings import systems
 from trnbook.shared import case, errors
 
 guard.within(1, 1e6, input_tokens=input_tokens, output_tokens=output_tokens)
@@ -98,6 +101,16 @@ charts.promises(
 # Each point is the best mapping of a system; point at it to see which. Documented software is what a vendor or an engine documents for the
 # chip, or for the chip before it. [`tm.compare`](which-system.ipynb) computed every point, and the page multiplies them with prices.
 #
+# ## What is compared
+#
+# A model runs on one chip or on several that share its layers. You rent an instance, and pay for all of its chips. SemiAnalysis calls the
+# racks of Trainium3 NL32x2 and NL72x2: two racks of 32 or 72 chips, joined by switches. SXM says that the GPUs of a server sit on one board.
+# [What is in a rack?](rack.ipynb) shows how links join chips, and [What limits a chip: memory or arithmetic?](chip-roofline.ipynb) what one can do.
+
+# %% tags=["hide-input"]
+systems.compared()
+
+# %% [markdown]
 # ## Check it by hand
 #
 # A decode step makes tokens for all sequences of a batch, and it can be no faster than the chip reads the weights and the caches. If a step
@@ -106,24 +119,30 @@ charts.promises(
 #
 # $$ c = \frac{p}{3600\ \mathrm{s}} \left( \frac{n\,t}{b\,k} + \frac{T}{a} \right) 10^6 . $$
 #
-# The rest is time in which the promise leaves a chip idle. Open this page in JupyterLab, change the request or the system in this cell, and
-# run it again:
+# The rest is time in which the promise leaves a chip idle. Paste these lines into Python, or change them here:
 
 # %%
-request = tm.Request(input_tokens, output_tokens, tokens_per_s_per_user=tokens_per_s_per_user[0])
-one = tm.plan(models[0], request, systems=pair[0]).best
-cost = tm.token_cost(models[0], request, pair[0], pricing="capacity-block")
+import trnmodel as tm
+
+request = tm.Request(4096, 512, tokens_per_s_per_user=50)
+cost = tm.token_cost("llama-3.3-70b", request, "trn2.48xlarge", pricing="capacity-block")
+print(f"${float(cost['trn2.48xlarge', 'public'].generated_usd_per_mtoken):.2f} per million tokens")
+
+# %% [markdown]
+# The table follows the controls of the desk:
 
 # %% tags=["hide-input"]
+one = tm.plan(first, requests[first], systems=pair[0]).best
+hour = tm.token_cost(first, requests[first], pair[0], pricing="capacity-block")
 charts.table(
-    tables.sums(one, cost[pair[0], "public"]),
-    caption=f"From bytes to dollars: {models[0]} on {pair[0]}",
+    hand.sums(one, hour[pair[0], "public"]),
+    caption=f"From bytes to dollars: {first} on {pair[0]}",
     download="by-hand",
 )
 
 # %% [markdown]
-# Drafts are tokens that a small model proposes and the large one checks; they make $k$ larger than one. What a step loses to launches was fitted to
-# measured steps, as [How long does a decode step take?](decode-step.ipynb) shows. Sellers of the model by the token promise no speed, so that their batches may be larger and their prices lower.
+# [How long does a decode step take?](decode-step.ipynb) derives the step, and shows how the residual overhead was fitted. Drafts are tokens that a
+# small model proposes and the large one checks; they make $k$ larger than one. Sellers of the model by the token promise no speed, so that their batches may be larger and their prices lower.
 #
 # ## Three models on Trainium and GPUs
 #
@@ -150,14 +169,15 @@ for (model, system), choice in best.items():
 charts.table(pd.DataFrame(answers), caption="All figures of these systems", download="answers", file_only=True)
 
 # %% [markdown]
-# Rents are those of AWS's Capacity Blocks, and a dash says that nobody publishes one. A *draw* is one guess of what nobody knows of the software:
+# Rents are those of AWS's Capacity Blocks, instances that are booked ahead by the day, and a dash says that nobody publishes one. A *draw* is one guess of what nobody knows of the software:
 # the range in brackets holds nine in ten of the draws that keep the promise, and *chance* is the share of draws in which the promise holds. TTFT is the time in
 # which 99 of 100 first tokens come: it includes the queue behind other users' prompts, and not the wait for a free place in a batch.
 #
 # **Drafts** are tokens that a small model proposes and the large one checks. Their gain was measured with one sequence, in another format and on
-# more ranks than here, and we assume that it carries over. So the table also shows what the best documented software makes without them.
+# more ranks than here, and we assume that it carries over. No range contains what is unsure of it. So the table also shows what the newest
+# documented software makes without them. An older release makes less, and [What does software cost?](software.ipynb) sets releases side by side.
 #
-# Nobody has published a run of a server of Trainium3, so that its true ranges are wider than those of the table. We count
+# Nobody has published a run of a server of Trainium3. Its figures are extrapolated, so that its true ranges are wider than those of the table. We count
 # drafts only up to the batch that a published page documents, on Trainium and on GPUs alike.
 #
 # Where ranges overlap, a measurement on your own model decides, and not this page. Four chapters help you: [Which system should I
@@ -166,24 +186,31 @@ charts.table(pd.DataFrame(answers), caption="All figures of these systems", down
 # per joule. [How sure can you be?](how-sure.ipynb) says how far such answers have been from measurements.
 #
 # ## Power, training and failures
-
+#
+# Three systems serve the request of the running case, and train the same model. Each range holds nine of ten cases of what nobody knows of
+# software and failures. A figure without a range is a best estimate; the desk has the ranges of instances and watts.
 
 # %% tags=["hide-input"]
-def useful(fleet):
-    return tm.goodput("trn3-nl32x2-pcie160", 16384, model="llama-3.1-405b", swap="hot", fleet=fleet)
+rates, sites = tm.fleet("borrowed"), {}
+for name in case.SYSTEMS:
+    ask = ("llama-3.3-70b", case.request("llama-3.3-70b"), name)
+    one, size = tm.plan(*ask).best, tm.plan(*ask, users=users).capacity
+    spared = tm.plan(*ask, users=users, availability=0.9999).capacity
+    chips = site.whole_domains(size.system.domain_chips, 2048)
+    run = tm.train_run("llama-3.3-70b", name, chips=chips, tokens=2e12, seq=8192, global_batch=2048)
 
+    def useful(fleet, name=name):
+        return tm.goodput(name, 16384, model="llama-3.1-405b", swap="hot", fleet=fleet)
 
-rack = tm.plan("llama-3.3-70b", case.request("llama-3.3-70b"), "trn3-nl72x2-pcie160").best
-run = tm.train_run("llama-3.3-70b", "trn2.48xlarge", chips=2048, tokens=2e12, seq=8192, global_batch=2048)
-job = useful(rates := tm.fleet("borrowed"))
-draws = tm.sensitivity(useful, {"fleet": rates}, draws=4000)
-more = tables.beyond(tables.provisioned(rack), run, job, draws, errors.by_chip(errors.left_out()))
-charts.table(more, caption="Power, training, failures and errors", download="headlines")
+    draws = tm.sensitivity(useful, {"fleet": rates}, draws=4000)
+    sites[f"on {size.system.name}"] = site.serving(one, size, spared) | site.training(run, useful(rates), draws)
+charts.table(site.table(sites), caption="What a site needs, and what failures take", download="headlines")
 
 # %% [markdown]
-# These four come from [How many watts per chip, and how many joules per token?](power.ipynb), [How long does training
-# take?](training.ipynb), [What is lost to failures?](goodput.ipynb) and [How wrong are we?](accuracy.ipynb) The run trains on sequences of 8,192
-# tokens, 2,048 in a batch. Nobody publishes how often Trainium3 fails, so the useful share of time rests on rates borrowed from GPUs.
+# [How many watts per chip, and how many joules per token?](power.ipynb) derives the watts, [How long does training take?](training.ipynb) the
+# days, and [What is lost to failures?](goodput.ipynb) the hours. The run trains on sequences of 8,192 tokens, 2,048 in a batch. Nobody
+# publishes how often Trainium fails, so that hours and useful shares rest on rates borrowed from GPUs. The job that stops and loses time trains
+# Llama-3.1-405B. A part counts as swapped while the rest of the rack runs on.
 #
 # ## The running case
 #

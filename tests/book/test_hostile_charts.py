@@ -69,8 +69,8 @@ def rolled() -> pd.DataFrame:
 
 def promised() -> pd.DataFrame:
     """A point of a frontier."""
-    words = {"system": "trn1.32xlarge", "line": "all others", "mapping": "m", "bound": "prompts", "basis": "ideal"}
-    return pd.DataFrame(words | {"speed": [20.0], "value": 1.0, "low": 0.5, "high": 2.0})
+    words = {"system": "trn1.32xlarge", "line": "all others", "band": "0.5 to 2", "mapping": "m", "bound": "prompts"}
+    return pd.DataFrame(words | {"basis": "ideal", "speed": [20.0], "value": 1.0, "low": 0.5, "high": 2.0})
 
 
 def nodes() -> pd.DataFrame:

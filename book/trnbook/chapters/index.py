@@ -6,28 +6,22 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from trnbook.chapters import guard
 from trnbook.charts.tables import percent
-from trnbook.shared.choices import per_rack
 from trnmodel.catalog.specs import Chip
 from trnmodel.fabric.graph import Topology
 from trnmodel.search.choice import Choice
 from trnmodel.search.plan import Plan
 from trnmodel.search.single import TIED
-from trnmodel.units import TFLOP, counted, format_digits, format_quantity, format_within
+from trnmodel.units import TFLOP, counted, format_digits
 
 if TYPE_CHECKING:
-    from trnmodel.reliability.goodput import Goodput
     from trnmodel.search.capacity import Capacity
     from trnmodel.search.chip_seconds import TokenCost
-    from trnmodel.search.sensitivity import Sensitivity
-    from trnmodel.search.train_run import TrainRun
 
 LARGEST = {"trainium1": "trn1.32xlarge", "trainium2": "trn2-ultraserver", "trainium3": "trn3-nl72x2-pcie160"}
 _USD = "generated_usd_per_mtoken"
-CHIP = "Trainium2"  # whose errors the first page shows
 GPU = "GPU"
 MOST = f"{GPU}, most per chip"
 SIDES = ("for rent", GPU)  # roles of the pair that the desk shows first
@@ -114,58 +108,6 @@ def pair(roles: Mapping[str, str]) -> list[str]:
     return [name for role in SIDES for name, one in roles.items() if one == role]
 
 
-def sums(c: Choice, cost: TokenCost) -> pd.DataFrame:
-    """Return the way from the bytes of a step to the price of a million tokens, a sum in each row.
-
-    Parameters
-    ----------
-    c : Choice
-        What a system does for the request. [-]
-    cost : TokenCost
-        What its tokens cost, at a rent. [-]
-    """
-    step, answer, made = c.step, float(c.question.request.output_tokens), float(c.batch * c.times.tokens_per_step)
-    moved, rate = (
-        float(step.moved_bytes_per_rank) * float(c.degrees.ranks),
-        float(c.chips * c.system.chip.hbm_bytes_per_s),
-    )
-    decode_s, prompt_s = float(step.time_s) * float(c.chips) / made, c.chip_s("prompts")
-    whole_s = float(c.request_chip_s) / answer
-    reads, computes, exchanges, launches, whole, token, prompt, idle, all_in = (
-        format_quantity(float(one), "s", 3)
-        for one in (
-            *(step.memory_s, step.compute_s, step.network_s, step.overhead_s, step.time_s),
-            *(decode_s, prompt_s, whole_s - decode_s - prompt_s, whole_s),
-        )
-    )
-    sequences = f"{c.batch:g} x {c.times.tokens_per_step:.3g}"
-    rows = [
-        (
-            f"Least time of a step on {counted(c.chips, 'chip')}",
-            f"{format_quantity(moved, 'B', 3)} / {format_quantity(rate, 'B/s', 3)}",
-        ),
-        (
-            "Step in the model",
-            f"{reads} reads + {exchanges} exchanges + {launches} fitted overheads; {computes} of computing beside",
-        ),
-        ("For each token of the batch", f"{whole} / ({sequences}), sequences times tokens of a step"),
-        (
-            "For its share of the prompt",
-            f"{format_quantity(prompt_s * answer, 's', 3)} / {answer:g} tokens of the answer",
-        ),
-        ("Chip time of a token", f"{token} + {prompt} + {idle} idle, so that the promise holds"),
-        ("Tokens/s per chip", f"1 / {all_in}"),
-        ("$ per million tokens", f"${format_digits(float(cost.usd_per_chip_h), 4)} / 3,600 s x {all_in} x 10^6"),
-    ]
-    values = [
-        *(format_quantity(moved / rate, "s", 3), whole, token, prompt, all_in, format_digits(1 / whole_s, 3)),
-        f"${format_digits(float(cost.generated_usd_per_mtoken), 3)}",
-    ]
-    return pd.DataFrame(
-        [(*row, value) for row, value in zip(rows, values, strict=True)], columns=["what", "of", "answer"]
-    )
-
-
 def bills(sized: Plan, names: Iterable[str]) -> str:
     """Return the instances and the rent of systems for the users, a line for each."""
     lines = []
@@ -212,60 +154,6 @@ def answer(best: Choice, status: str, cost: TokenCost) -> dict[str, Any]:
     if best.valid:
         row |= best.energy().banded("server_j_per_token") | cost.banded(_USD)
     return row
-
-
-def provisioned(c: Choice) -> tuple[float, float, float]:
-    """Return the watts to provision for a rack of a system, with their low and high [W]."""
-    at = c.energy().decode
-    return tuple(per_rack(c.system) * float(w) for w in (at.all_in_w, *at.ends("all_in_w")))  # type: ignore[return-value]
-
-
-def beyond(
-    racked: tuple[float, float, float], run: TrainRun, job: Goodput, draws: Sensitivity, errors: pd.DataFrame
-) -> pd.DataFrame:
-    """Return headlines of power, training, failures and errors, each with its range and the case that it is of.
-
-    Parameters
-    ----------
-    racked : tuple of float
-        Provisioned watts of a rack with low and high. [W]
-    run : TrainRun
-        A training run. [-]
-    job : Goodput
-        The useful time of a job. [-]
-    draws : Sensitivity
-        Draws of the useful time. [-]
-    errors : DataFrame
-        Errors of predictions by question and chip. [-]
-    """
-    error = errors[(errors.question == "time per output token") & (errors.chip == CHIP)].iloc[0]
-    cuts = draws.percentiles().iloc[0]
-    days = run.calendar_days()
-    rows = [
-        (
-            "Power to provision for a rack",
-            format_within(racked[0], racked[1], racked[2], "W"),
-            "Trainium3 NL72x2 Switched, 72 chips",
-        ),
-        (
-            "Days to train a model",
-            format_within(days.value, days.low, days.high, "days"),
-            f"{run.model.id} on 2T tokens, {run.chips:,.0f} chips of {run.system.name}",
-        ),
-        (
-            "Share of the time that is useful",
-            format_within(100 * float(job.goodput), 100 * float(cuts.p5), 100 * float(cuts.p95), "%").replace(
-                " %", "%"
-            ),
-            f"{job.model.id if job.model else ''} on {float(job.chips):,.0f} chips of {job.system.name}, trays swapped",
-        ),
-        (
-            "Median error of a prediction",
-            f"{percent(error.median_error, '')} (nine in ten: {percent(error.p90_error, '')})",
-            f"time per output token on {CHIP}, on pages that no fit has read",
-        ),
-    ]
-    return pd.DataFrame(rows, columns=["what", "answer", "of"])
 
 
 def chip(spec: Chip, net: Topology) -> dict[str, Any]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,11 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from trnbook.chapters.index_hand import HAND, moved_bytes, prompt_flop
 from trnbook.charts.desk import OTHERS
 from trnbook.charts.display import script_json
 from trnbook.charts.tables import percent
 from trnbook.shared.choices import unmeasured
 from trnbook.shared.errors import ANY
+from trnmodel.catalog.bands import read as read_measured
 from trnmodel.catalog.facilities import site
 from trnmodel.catalog.load import chip
 from trnmodel.catalog.options import NO_SPECULATION, public
@@ -29,12 +32,13 @@ from trnmodel.formulas.tco import usd_per_mtoken
 from trnmodel.search.capacity import provisioned_site_w
 from trnmodel.search.single import TIED
 from trnmodel.steps.support import support
-from trnmodel.units import KW, KWH, MILLION, US
+from trnmodel.units import GB, KW, KWH, MILLION, TB, TFLOP, US, counted, format_digits
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from trnmodel.catalog.rents import Hosted
+    from trnmodel.catalog.systems import System
     from trnmodel.cost.tco import Cost
     from trnmodel.search.chip_seconds import TokenCost
     from trnmodel.search.choice import Choice
@@ -55,14 +59,19 @@ BOUND = {  # what takes the chip time of a generated token
     "memory": "reading memory",
     "compute": "computing",
     "network": "exchanges",
-    "overhead": "overheads fitted to measured steps",
+    "overhead": "residual overhead",
     "prompts": "prompts",
 }
 PARTS = tuple(BOUND)
 IDLE = "idle, so that the promise holds"
+RESIDUAL = "Residual overhead is what measured steps take beyond the rest. It is fitted, and its cause is not known."
 DIGITS = 4  # of a number in the page
 MANY = 1e6  # sequences, of a page that names no most
 MADE = "tokens_per_s_per_chip"
+SWITCHED = ("planes", "switch")  # fabrics
+SERVER = 8  # GPUs of the largest server
+STEPS = ("decode", "prefill")  # parts of measured rows that a band of steps and prompts rests on
+SERVED = ("load", "queue", "request", "run", "throughput")  # those of servers and of whole runs
 
 
 class State(NamedTuple):
@@ -103,7 +112,7 @@ class Desk:
         return f'<div class="trn-desk"><p class="trn-without">{without}</p>{data}</div>'
 
     def __repr__(self) -> str:
-        n = sum(len(rows) for point in self.data["points"].values() for rows in point.values())
+        n = sum(len(places) for point in self.data["points"].values() for places in point.values())
         return f"The desk: {len(self.data['models'])} models on {len(self.data['systems'])} systems, {n:,} answers"
 
 
@@ -143,7 +152,8 @@ def desk(
     prices = {paid: {one.system.id: one for one in costs.lines} for paid, costs in priced.items()}
     drawn = {name: {paid: lines[name].common_usd_per_h() for paid, lines in prices.items()} for name in names}
     models = list(dict.fromkeys(one.model for one in grid))
-    points = {one: _points(comparison, names, texts, drawn) for one, comparison in grid.items()}
+    rows = _Texts()
+    points = {one: _points(comparison, names, texts, rows, drawn) for one, comparison in grid.items()}
     stored = {_key(one): _new(points, one) for one in grid}
     return Desk(
         {
@@ -154,16 +164,22 @@ def desk(
             "speeds": [_short(float(speed or 0.0)) for speed in first.speeds],
             "chosen": dict(chosen),
             "parts": [*BOUND.values(), IDLE],
+            "residual": RESIDUAL,
+            "hand": HAND,
             "paid": list(priced),
             "month_h": PERIOD_H,
             "tied": TIED,
             "systems": [_system({paid: lines[name] for paid, lines in prices.items()}) for name in names],
+            "peaks": _peaks(grid.values()),
+            "options": _options(grid.values()),
+            "measured": _measured(names),
             "sure": _sure(errors),
             "unmeasured": {one: said for one in _chips(names) if (said := unmeasured(chip(one)))},
             "unlisted": {one: _unlisted(one, names) for one in models},
             "drafting": {one: {name: _drafting(one, name) for name in _chips(names)} for one in models},
             "hosted": {one: [_hosted(price) for price in hosted(one)] for one in models},
             "points": stored,
+            "rows": [json.loads(row) for row in rows.places],
             "texts": list(texts.places),
         }
     )
@@ -175,6 +191,46 @@ def _sure(errors: pd.DataFrame) -> str:
     half, most = (percent(error, "") for error in (one.median_error, one.p90_error))
     tested = f"We tested the model on measured throughputs of {one.pages} publications that it had not seen."
     return f"{tested} Half of them were within {half}, and nine in ten within {most}."
+
+
+def _peaks(several: Iterable[Comparison]) -> dict[str, dict[str, float]]:
+    """Return the peak of a chip by the precisions that some answer has on it [TFLOP/s]."""
+    peaks = dict[str, dict[str, float]]()
+    for c in (c for comparison in several for c in comparison.lines):
+        of_chip = peaks.setdefault(c.system.chip.id, {})
+        if c.precision not in of_chip:
+            of_chip[c.precision] = _short(float(c.system.chip.peak(c.dtypes.compute)) / TFLOP)
+    return peaks
+
+
+def _options(several: Iterable[Comparison]) -> dict[str, list[Any]]:
+    """Return what is documented of each option that drafts, by its name.
+
+    Tokens that it proposes in a step, tokens of a step, and the sequences at which these were measured, where printed.
+    """
+    some = {c.option.name: c.option for comparison in several for c in comparison.lines if c.option.speculates}
+    return {
+        name: [one.draft_tokens, _short(float(one.tokens_per_step)), _known(one.measured_batch)]
+        for name, one in some.items()
+    }
+
+
+def _measured(names: Iterable[str]) -> dict[str, list[int]]:
+    """Return by chip how many measured configurations a band has: of steps and prompts, and of servers; with pages.
+
+    Examples
+    --------
+    >>> steps, step_pages, served, served_pages = _measured(["trn3-nl72x2-pcie160"])["trainium3"]
+    >>> step_pages <= steps, served
+    (True, 0)
+    """
+    labels, _, errors, _ = read_measured()
+
+    def counted(chip_id: str, parts: Iterable[str]) -> list[int]:
+        here = (labels["chip"] == chip_id) & np.isin(labels["part"].astype(str), list(parts))
+        return [int(here.sum()), len(set(errors["source"][here]))]
+
+    return {one: [*counted(one, STEPS), *counted(one, SERVED)] for one in _chips(names)}
 
 
 def _chips(names: Iterable[str]) -> list[str]:
@@ -218,10 +274,10 @@ def _wider(one: State) -> State | None:
     return None if one.ttft_s is None else one._replace(ttft_s=None)
 
 
-def _new(points: Mapping[State, Mapping[str, list[Any]]], one: State) -> dict[str, list[Any]]:
+def _new(points: Mapping[State, Mapping[str, list[int]]], one: State) -> dict[str, list[int]]:
     """Return the answers of a state that are not those of the state that it is a part of."""
     wider = _wider(one)
-    return {at: rows for at, rows in points[one].items() if wider is None or rows != points[wider].get(at)}
+    return {at: places for at, places in points[one].items() if wider is None or places != points[wider].get(at)}
 
 
 def _system(priced: Mapping[str, TokenCost]) -> dict[str, Any]:
@@ -231,15 +287,34 @@ def _system(priced: Mapping[str, TokenCost]) -> dict[str, Any]:
     return {
         "id": spec.id,
         "name": spec.name,
+        "is": described(spec),
         "gpu": not spec.chip.core,
         "chip": spec.chip.id,
         "status": spec.status,
         "chips": spec.chips,
+        "hbm_tb_per_s": _short(spec.chip.hbm_bytes_per_s / TB),
         "site_kw": _known(provisioned_site_w(spec, site(spec, None, owner("hyperscaler").facility)) / KW),
         "prices": {paid: _price(one) for paid, one in priced.items()},
         "dates": {paid: one.price_date for paid, one in priced.items() if not one.rent.why and paid != "own"},
         "electricity": None if cost is None else _electricity(cost),
     }
+
+
+def described(spec: System) -> str:
+    """Return what a system is, for who reads its name for the first time.
+
+    Examples
+    --------
+    >>> described(system("trn3-nl72x2-pcie160")), described(system("hgx-h200"))
+    ('144 Trainium3 chips in 2 racks, joined by switches', '8 GPUs in one server (SXM: on one board)')
+    """
+    chips = counted(spec.chips, f"{spec.chip.name} chip" if spec.chip.core else "GPU")
+    if spec.racks > 1:
+        return f"{chips} in {spec.racks:g} racks{', joined by switches' if spec.fabric in SWITCHED else ''}"
+    if spec.chip.core:
+        return f"{chips} in one instance of EC2"
+    where = "one server" if spec.chips <= SERVER else "one rack"
+    return f"{chips} in {where}{' (SXM: on one board)' if 'SXM' in spec.name else ''}"
 
 
 def _price(one: TokenCost) -> list[float] | None:
@@ -257,15 +332,20 @@ def _electricity(cost: Cost) -> list[float] | None:
 
 
 def _points(
-    comparison: Comparison, names: Sequence[str], texts: _Texts, prices: Mapping[str, Mapping[str, ArrayLike]]
-) -> dict[str, list[Any]]:
-    """Return the answers of each system that the model fits, by its place, one for each speed."""
-    several: dict[str, list[Any]] = {}
+    comparison: Comparison,
+    names: Sequence[str],
+    texts: _Texts,
+    rows: _Texts,
+    prices: Mapping[str, Mapping[str, ArrayLike]],
+) -> dict[str, list[int]]:
+    """Return the places of the answers of each system that the model fits, by its own, one for each speed."""
+    several: dict[str, list[int]] = {}
     for speed in comparison.speeds:
         loads = comparison.loads(speed)
         for c in comparison.at(speed):
             own = loads[loads.system == c.system.id] if len(loads) else loads
-            several.setdefault(str(names.index(c.system.id)), []).append(_answer(c, own, texts, prices[c.system.id]))
+            row = json.dumps(_answer(c, own, texts, prices[c.system.id]))
+            several.setdefault(str(names.index(c.system.id)), []).append(rows(row))
     return several
 
 
@@ -274,8 +354,9 @@ def _answer(c: Choice, loads: Any, texts: _Texts, prices: Mapping[str, ArrayLike
 
     Throughput of a paid chip, first token, joules at the server; degrees in words and batch; the largest loads of
     `by_instance`; and on documented software the basis, the chance, quantiles of the throughput over its middle,
-    ends of the throughput, of the first token and of the cost of a million by how it is paid, and the
-    chip time of a generated token [us] by its parts, idle time last, and as a whole.
+    ends of the throughput, of the first token and of the cost of a million by how it is paid, the chip time of a
+    generated token [us] by its parts, idle time last, and as a whole; and of a replica its chips, the bytes of a step
+    [GB] and the operations of a prompt [TFLOP].
     """
     if not c.valid:
         return [_short(c.tokens_per_s_per_user)]
@@ -297,6 +378,7 @@ def _answer(c: Choice, loads: Any, texts: _Texts, prices: Mapping[str, ArrayLike
         [_cost_ends(c, usd) for usd in prices.values()],
         [_short(part_s / US, 3) for part_s in (*map(c.chip_s, PARTS), _idle_s(c))],
         _short(c.request_chip_s / float(c.question.request.output_tokens) / US),
+        [_short(c.chips), _short(moved_bytes(c) / GB, 3), _short(prompt_flop(c) / TFLOP, 3)],
     ]
 
 
@@ -338,11 +420,11 @@ def _cost_ends(c: Choice, usd_per_h: ArrayLike) -> list[float] | None:
 
 
 def _quantiles(drawn: ArrayLike, middle: float) -> list[float]:
-    """Return quantiles of draws over their middle to a hundredth of it, without draws in which there is nothing."""
+    """Return quantiles of draws in hundredths of their middle, without draws in which there is nothing."""
     known = np.asarray(drawn, dtype=float)
     known = known[np.isfinite(known)]
-    ratios = np.quantile(known, QUANTILES) / middle if known.size else []
-    return [_short(float(one), 2 if one < 1 else 3) for one in ratios]
+    hundredths = 100 * np.quantile(known, QUANTILES) / middle if known.size else []
+    return [_short(float(one), 2 if one < 100 else 3) for one in hundredths]
 
 
 def _known(value: Any) -> float | None:
@@ -407,7 +489,8 @@ def frontier(comparison: Comparison, pair: Iterable[str]) -> pd.DataFrame:
         if not c.valid:
             continue
         chosen = c.system.name in pair
-        low, high = c.ends(MADE) if chosen else (np.nan, np.nan)
+        ends = c.ends(MADE)
+        low, high = ends if chosen else (np.nan, np.nan)
         rows.append(
             {
                 "system": c.system.name,
@@ -416,9 +499,12 @@ def frontier(comparison: Comparison, pair: Iterable[str]) -> pd.DataFrame:
                 "value": c.tokens_per_s_per_chip,
                 "low": float(low),
                 "high": float(high),
+                "band": " to ".join(format_digits(float(end), 2) for end in ends),
                 "mapping": c.mapping,
                 "bound": BOUND[max(PARTS, key=c.chip_s)],
                 "basis": str(c.basis),
             }
         )
-    return pd.DataFrame(rows, columns=["system", "line", "speed", "value", "low", "high", "mapping", "bound", "basis"])
+    return pd.DataFrame(
+        rows, columns=["system", "line", "speed", "value", "low", "high", "band", "mapping", "bound", "basis"]
+    )

@@ -18,7 +18,13 @@ else:
 
 PAIR = (GENERATIONS["trainium3"], PALETTE[0])  # colours of the chosen Trainium and of what stands beside it
 OTHERS = "all others"
-TOOLTIP = {"system": "System", "mapping": "Mapping", "bound": "Most time goes to", "basis": "Basis"}
+TOOLTIP = {
+    "system": "System",
+    "band": "Range (nine in ten draws)",
+    "mapping": "Mapping",
+    "bound": "Most time goes to",
+    "basis": "Basis",
+}
 
 
 def promises(frame: pd.DataFrame, *, caption: str, under: str = "", highlight: Sequence[str] = ()) -> alt.LayerChart:
@@ -28,8 +34,8 @@ def promises(frame: pd.DataFrame, *, caption: str, under: str = "", highlight: S
     ----------
     frame : pandas.DataFrame
         system, line (its name for a system of the pair, `OTHERS` for the rest), speed, value with low and high (missing
-        where no range is drawn), mapping, bound, basis. The script of the page adds `name` of the line that ends at a
-        point, with its place `name_at`, and `chosen` at the speed that is asked for.
+        where no range is drawn), band (the range in words), mapping, bound, basis. The script of the page adds `name`
+        of the line that ends at a point, with its place `name_at`, and `chosen` at the speed that is asked for.
     highlight : sequence of str
         Names of the systems in colour, at most two: the chosen Trainium, and what stands beside it.
     """

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import trnmodel as tm
-from trnbook.chapters import index
+from trnbook.chapters import index, index_hand, index_site
 from trnbook.report import chapter, chapters, form, notebooks
 from trnmodel.arguments import UnanswerableError
 from trnmodel.cli.app import app
@@ -46,18 +46,23 @@ def test_a_speed_that_no_system_keeps_has_no_energy_and_no_cost():
 
 
 def test_the_sums_of_the_page_are_worked_out_by_hand():
-    """From the parts of a choice: 2.9 TB/s for each chip, a plan's step, and the rent of a chip-hour."""
+    """From the parts of a choice: 2.9 TB/s and 1,299 TFLOP/s for each chip, a plan's step, and the rent of an hour."""
     request = tm.Request(4096, 512, tokens_per_s_per_user=SPEED)
     c = tm.plan("llama-3.3-70b", request, "trn2.48xlarge").best
     cost = tm.token_cost("llama-3.3-70b", request, "trn2.48xlarge", pricing="capacity-block")
-    found = index.sums(c, cost["trn2.48xlarge", "public"]).answer.tolist()
+    found = index_hand.sums(c, cost["trn2.48xlarge", "public"]).answer.tolist()
     moved = float(c.step.moved_bytes_per_rank) * c.degrees.ranks
-    token_s = float(c.step.time_s) * c.chips / (c.batch * c.option.tokens_per_step)
-    assert found[:3] == [f"{ms:.3g} ms" for ms in (moved / 2.9e9, 1e3 * float(c.step.time_s), 1e3 * token_s)]
-    assert found[3] == f"{1e3 * c.prompt_chip_s / 512:.3g} ms"
-    assert found[5] == f"{c.tokens_per_s_per_chip:.3g}"
+    step_s = float(c.step.memory_s + c.step.network_s + c.step.overhead_s)  # it computes beside the reading
+    assert c.chips == 1
+    times = (moved / 2.9e12, float(c.step.memory_s), step_s, step_s / (c.batch * 3.656))
+    assert found[:4] == [f"{1e3 * s:.3g} ms" for s in times]
+    flop = float(c.first.work_flop_per_rank) * c.degrees.ranks
+    assert 0.9 < flop / (2 * 70.6e9 * 4096) < 1.05  # two for each parameter and token, but the output head's
+    assert found[4] == f"{1e3 * flop / 1299e12:.3g} ms"
+    assert found[5] == f"{1e3 * c.prompt_chip_s / 512:.3g} ms"
+    assert found[7] == f"{c.tokens_per_s_per_chip:.3g}"
     usd = float(tm.rent("trn2.48xlarge").usd_per_chip_h) / 3600 / c.tokens_per_s_per_chip * 1e6
-    assert found[6] == f"${usd:.3g}"
+    assert found[8] == f"${usd:.3g}"
 
 
 def test_half_the_hbm_rate_changes_a_row():
@@ -90,25 +95,50 @@ def test_the_table_has_the_bill_of_the_plan_and_what_is_left_without_drafts():
 
 
 def test_headlines_are_those_of_their_chapters(page, root):
-    """The same texts stand in the cards, or in the tables, of training, goodput and accuracy."""
+    """The same texts stand in the cards of training, goodput and power."""
+    shown = headlines(page)
+    cards = {
+        slug: (root / "notebooks" / "digest" / f"{slug}.txt").read_text() for slug in ("training", "goodput", "power")
+    }
+    days = re.search(r"\*\*(\d+) days\*\* (\([\d.]+ to [\d.]+)", cards["training"])
+    useful = re.search(r"\*\*(\d+)%\*\* (\(\d+ to \d+)", cards["goodput"])
+    racked = re.search(r"A rack of 72 chips is provisioned at (\d+) kW", cards["power"])
+    trained = next(row for row in shown if row.startswith("Training"))
+    assert f"{days[1]} {days[2]})" in trained
+    kept = next(row for row in shown if row.startswith("Useful share"))
+    assert f"{useful[1]} {useful[2]})" in kept
+    assert f"{racked[1]}, 72 chips" in next(row for row in shown if row.startswith("Power provisioned for a rack"))
+
+
+def headlines(page):
+    """Return the rows of the table on power, training and failures, as text."""
     (shown,) = [
         "".join(output.data["text/html"])
         for cell in page.cells
         for output in cell.get("outputs", ())
         if "headlines.csv" in "".join(output.get("data", {}).get("text/html", ""))
     ]
-    cards = {
-        slug: (root / "notebooks" / "digest" / f"{slug}.txt").read_text()
-        for slug in ("training", "goodput", "accuracy", "power")
-    }
-    days = re.search(r"\*\*(\d+ days)\*\* (\([\d.]+ to [\d.]+)", cards["training"])
-    useful = re.search(r"\*\*(\d+%)\*\* (\(\d+ to \d+)", cards["goodput"])
-    error = re.search(r"\*\*(\d+%)\*\*.*\nNine in ten are within (\d+%)", cards["accuracy"])
-    racked = re.search(r"A rack of 72 chips is provisioned at (\d+ kW \(\d+ to \d+\))", cards["power"])
-    assert f"{days[1]} {days[2]})" in shown
-    assert racked[1] in shown
-    assert f"{useful[1]} {useful[2]})" in shown
-    assert f"{error[1]} (nine in ten: {error[2]})" in shown
+    return [" ".join(re.findall(r">([^<>]+)<", row)).strip() for row in re.findall(r"<tr>.*?</tr>", shown, re.DOTALL)]
+
+
+def test_what_a_site_needs_is_what_the_public_calls_say():
+    """Megawatt-hours are joules per token at the site times the tokens of a month; the rest is of the plan."""
+    ask = ("llama-3.3-70b", tm.Request(4096, 512, tokens_per_s_per_user=SPEED), "trn3-nl72x2-pcie160")
+    best, size = tm.plan(*ask).best, tm.plan(*ask, users=1000).capacity
+    spared = tm.plan(*ask, users=1000, availability=0.9999).capacity
+    found = index_site.serving(best, size, spared)
+    mwh = float(best.energy().facility_j_per_token) * 1000 * SPEED * 730.5 * 3600 / 3.6e9
+    assert found["Energy at the site [MWh per month]"] == f"{mwh:.3g}"
+    assert found["Power provisioned at the site [kW]"] == f"{size.provisioned_site_w / 1000:.3g}"
+    assert found["Instances for 1,000 users"] == f"{size.instances:.0f}"
+    lost_h = (1 - size.availability_without_spares) * 8766
+    assert float(found["Some replica is out [hours per year]"]) == pytest.approx(lost_h, rel=0.03)
+    assert found["Spares, so that all run 99.99% of the time"] == "1 instance"
+
+
+@pytest.mark.parametrize(("domain", "most", "chips"), [(16, 2048, 2048), (144, 2048, 2016), (64, 10, 64)])
+def test_chips_of_a_run_fill_whole_domains(domain, most, chips):
+    assert index_site.whole_domains(domain, most) == chips
 
 
 @pytest.mark.parametrize(("models", "speeds"), [(["a"], [1.0, 2.0]), (["a", "b", "c"], [1.0, 2.0])])
