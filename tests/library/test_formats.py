@@ -359,6 +359,8 @@ def test_scripts_of_nxd_print_a_step_and_a_running_mean(tmp_path):
         ("step 0 step_time 980.2s throughput 2.1 seq/s step loss 12.1\n", ["step time", "throughput (running mean)"]),
         ("step 9 step_time 60.4s throughput 4.9 seq/s step loss 11.7\n", ["throughput (running mean)"]),
         ("step 10 step_time 60.4s throughput 8.5 seq/s step loss 11.7\n", []),
+        ("Training epoch 0, iteration 0/249 | global_step: 0 | train_step_timing in s: 7.126\n", ["step time"]),
+        ("Training epoch 0, iteration 1/249 | global_step: 1 | train_step_timing in s: 2.505\n", []),
         (" iteration 1/ 50 | elapsed time per iteration (ms): 38214.3 | global batch size: 256 |\n", ["step time"]),
         (" iteration 2/ 50 | elapsed time per iteration (ms): 4290.1 | global batch size: 256 |\n", []),
     ],

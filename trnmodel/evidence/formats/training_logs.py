@@ -190,12 +190,13 @@ def _rate(number: int, rate: str, batch: float, behind_first: float) -> Iterator
 def _nemo(number: int, text: str, cells: dict[str, Any], begun: float) -> Run:
     """Return the run of a line of NeMo or NxD Training, whose bar began at a step of the log."""
     bar, timing, place = BAR.search(text), TIMING.search(text), PLACE.search(text)
+    at = next(x for x in place.groups() if x) if place else ""
     batch = SAMPLES.search(text)
     shared = {**cells, "kind": TRAINING, "phase": "train", "needs": NEEDS}
     shared |= {"global_batch": float(batch[1])} if batch else {}
 
     def read() -> Iterator[Figure | Refusal]:
-        if timing and place and place[0].split()[-1] == "0":
+        if timing and at == "0":
             yield Refusal(number, "step time", FIRST)
         elif timing:
             yield from figures_of(NEMO, "train_step_timing", {"": timing[1]}, number)
@@ -207,7 +208,7 @@ def _nemo(number: int, text: str, cells: dict[str, Any], begun: float) -> Run:
         if flops := NEMO_FLOPS.search(text):
             yield from figures_of(NEMO, "tflops", {"": flops[1]}, number)
 
-    name = f"step {bar[1]}" if bar and not timing else f"step {next(x for x in place.groups() if x)}" if place else ""
+    name = f"step {bar[1]}" if bar and not timing else f"step {at}" if at else ""
     return run_of(NEMO, number, shared, read(), name)
 
 
