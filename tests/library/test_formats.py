@@ -97,7 +97,7 @@ EXPECTED = [
         {"value": 3.6 * 128, "unit": "tokens/s"},
     ),
     ("aiperf.json", {"metric": "TPOT mean"}, {"value": 9.17, "interval_of": "", "clients": 2.0, "input_len": 1000.0}),
-    ("aiperf.json", {"metric": "ITL p99"}, {"interval_of": "gap", "unit": "ms", "requests": 62.0}),
+    ("aiperf.json", {"metric": "inter-chunk latency p99"}, {"interval_of": "gap", "unit": "ms", "requests": 62.0}),
     ("aiperf.csv", {"metric": "TTFT p95"}, {"value": 170.1, "line": 5}),
     ("genai_perf.csv", {"metric": "request latency mean"}, {"value": 1295.5, "unit": "ms", "input_len": 1000.0}),
     ("genai_perf.csv", {"metric": "requests per second"}, {"value": 1.55, "unit": "req/s"}),
@@ -115,6 +115,16 @@ EXPECTED = [
     ),
     ("inferencex.json", {"metric": "throughput (output)", "instance": "gb200"}, {"value": 375.0 * 8, "apart": "yes"}),
     ("inferencex.json", {"metric": "throughput (total)", "instance": "gb200"}, {"value": 500.0 * 12}),
+    ("vllm_terminal.txt", {"metric": "TTFT p99"}, {"value": 310.5, "unit": "ms", "line": 14, "requests": 60.0}),
+    (
+        "vllm_terminal.txt",
+        {"metric": "throughput (output)"},
+        {"value": 384.0, "clients": 4.0, "input_len": 1024.0, "output_len": 128.0},
+    ),
+    ("neuron_profile.txt", {"metric": "total_time"}, {"value": 0.017, "unit": "s", "line": 3}),
+    ("neuron_profile.txt", {"metric": "MFU"}, {"value": 0.25, "unit": "fraction", "line": 5}),
+    ("genai_perf_gpus.csv", {"metric": "power per device mean", "note": "gpu1"}, {"value": 1031.5, "line": 10}),
+    ("genai_perf_gpus.csv", {"metric": "utilisation of a GPU mean", "note": "gpu0"}, {"value": 88.0, "unit": "%"}),
     ("inferencex.json", {"metric": "speed of a user p1", "instance": "h200"}, {"value": 38.46}),
     ("nccl.txt", {"metric": "time", "line": 18, "note": "in place"}, {"value": 83.9, "unit": "us", "ranks": 8.0}),
     (
@@ -142,7 +152,7 @@ EXPECTED = [
         {"metric": "device time p50", "line": 3},
         {"value": 0.0102 * 0.95, "lnc": 2, "n_cores_used": 8.0},
     ),
-    ("optimum.json", {"metric": "TPOT mean"}, {"value": 0.01, "batch": 4, "output_len": 128, "phase": "decode"}),
+    ("optimum.json", {"metric": "ITL mean"}, {"value": 0.01, "batch": 4, "output_len": 128, "phase": "decode"}),
     ("optimum.csv", {"metric": "TTFT p50"}, {"value": 0.06138, "input_len": "512", "precision": "bfloat16"}),
     ("optimum.csv", {"metric": "decode throughput"}, {"value": 400.0, "unit": "tokens/s"}),
     (
@@ -151,7 +161,7 @@ EXPECTED = [
         {"value": 3820.4, "unit": "ms", "global_batch": 128.0, "tp": 8.0},
     ),
     ("megatron.log", {"metric": "model TFLOP/s/GPU", "line": 14}, {"value": 402.5, "seq": 4096.0, "micro_batch": 2.0}),
-    ("nxd.log", {"metric": "step time", "line": 3}, {"value": 320.22, "unit": "s"}),
+    ("nxd.log", {"metric": "step time (mean since the start)", "line": 3}, {"value": 320.22, "unit": "s"}),
     ("nemo.log", {"metric": "step time", "line": 2}, {"value": 2.505, "global_batch": 8.0}),
     ("own.csv", {"line": 3}, {"value": "10.1", "batch": "8", "tp": "8"}),
     ("own.yaml", {"line": 9}, {"value": 9.5, "batch": 4, "instance": "trn2.48xlarge"}),
@@ -327,7 +337,8 @@ def test_shares_of_a_profile_and_its_time_hold_together(tmp_path):
     assert "total_time is 0.0088" in reasons(written(tmp_path, "b.json", {"n": {**summary, **slow}}))[0][2]
     busy = (FILES / "neuron_monitor.jsonl").read_text().replace("60.0", "420.0")
     assert {figure for _, figure, _ in reasons(written(tmp_path, "c.jsonl", busy))} == {
-        "utilisation of NeuronCores mean"
+        "utilisation of NeuronCores mean",
+        "utilisation of a NeuronCore",
     }
 
 
@@ -336,8 +347,79 @@ def test_scripts_of_nxd_print_a_step_and_a_running_mean(tmp_path):
     log += "step 1 step_time 60.4s throughput 5.5 seq/s step loss 11.7\n"
     step = row_of(written(tmp_path, "nxd.log", log), metric="step time")
     assert (step["value"], step["tp"], step["seq"], step["zero"], step["line"]) == (60.4, 32.0, 8192.0, 1.0, 3)
-    later = "LOG Mon Mar  2 10:10:07 2026 - (0, 1) step_loss : 10.4 learning_rate : 1.50e-06 throughput : 54.28 seq/s\n"
+    later = (
+        "LOG Mon Mar  2 10:10:07 2026 - (0, 11) step_loss : 10.4 learning_rate : 1.50e-06 throughput : 54.28 seq/s\n"
+    )
     assert row_of(written(tmp_path, "later.log", later))["metric"] == "throughput (running mean)"
+
+
+@pytest.mark.parametrize(
+    ("line", "refused"),
+    [
+        ("step 0 step_time 980.2s throughput 2.1 seq/s step loss 12.1\n", ["step time", "throughput (running mean)"]),
+        ("step 9 step_time 60.4s throughput 4.9 seq/s step loss 11.7\n", ["throughput (running mean)"]),
+        ("step 10 step_time 60.4s throughput 8.5 seq/s step loss 11.7\n", []),
+        ("Training epoch 0, iteration 0/249 | global_step: 0 | train_step_timing in s: 7.126\n", ["step time"]),
+        ("Training epoch 0, iteration 1/249 | global_step: 1 | train_step_timing in s: 2.505\n", []),
+        (" iteration 1/ 50 | elapsed time per iteration (ms): 38214.3 | global batch size: 256 |\n", ["step time"]),
+        (" iteration 2/ 50 | elapsed time per iteration (ms): 4290.1 | global batch size: 256 |\n", []),
+    ],
+)
+def test_the_first_step_with_its_compiling_is_no_measurement(tmp_path, line, refused):
+    assert [figure for _, figure, _ in reasons(written(tmp_path, "a.log", line))] == refused
+
+
+def test_a_mean_over_logged_lines_holds_the_first_line_alone(tmp_path):
+    log = "Namespace(seq_len=4096, logging_interval=10)\n"
+    line = "LOG Mon Mar  2 10:10:07 2026 - (0, {}) step_loss : 10.4 learning_rate : 1.50e-06 throughput : 24.1 seq/s\n"
+    path = written(tmp_path, "a.log", log + line.format(10) + line.format(20))
+    assert [line for line, *_ in reasons(path)] == [2]
+    assert row_of(path)["line"] == 3
+
+
+def test_a_bar_of_nxd_training_gives_the_step_behind_its_window():
+    rows = rows_of(FILES / "nxdt.log", metric="step time")
+    assert [(row["line"], row["value"], row["seq"], row["tp"]) for row in rows] == [(16, 256 / 20.5, 4096.0, 8.0)]
+    means = rows_of(FILES / "nxdt.log", metric="step time (mean since the start)")
+    assert len(means) == 11
+    assert all(row["unasked"] for row in means)
+    assert [line for line, *_ in reasons(FILES / "nxdt.log")] == list(range(6, 16))
+
+
+def test_a_limit_that_was_never_reached_held_nothing_back(tmp_path):
+    short = {"max_concurrency": 64, "request_rate": 4.0, "request_throughput": 3.2, "completed": 64, "duration": 20.0}
+    rows = [
+        rows_of(written(tmp_path, f"{peak}.json", changed(VLLM, **short, max_concurrent_requests=peak)))[0]
+        for peak in (64, 40)
+    ]
+    assert [(row["scheduling"], row.get("arrival_per_s", "")) for row in rows] == [("closed", ""), ("open", 4.0)]
+
+
+def test_the_unit_of_a_table_is_that_of_its_fastest_line(tmp_path):
+    table = "nccom-test -r 2 allr\n  size(B)  count(elems)  type  time(us)  algbw(GB/s)  busbw(GB/s)\n"
+    table += "  1024  256  fp32  148  0.01  0.01\n  33554432  8388608  fp32  768  40.69  40.69\n"
+    table += "1 errors found - test failed\n"
+    path = written(tmp_path, "nccom.txt", table)
+    assert {row["unit"] for row in rows_of(path) if row["metric"] != "time mean"} == {"GiB/s"}
+    assert [line for line, *_ in reasons(path)] == [5]
+
+
+def test_streams_of_a_file_have_collectives_of_their_own(tmp_path):
+    table = "nccom-test allg -r 64 --streams-json streams.json\n"
+    table += "  size(B)  count(elems)  type  time:avg(us)  algbw(GB/s)  busbw(GB/s)\n"
+    table += "  1048576  524288  bf16  117.67  8.91  16.71\n"
+    assert all(not row.get("kind_of_call") for row in rows_of(written(tmp_path, "nccom.txt", table)))
+
+
+def test_figures_that_optimum_benchmark_fills_with_something_else_are_refused(tmp_path):
+    latency = {"unit": "s", "mean": 0.5, "p50": 0.5, "p90": 0.5, "p95": 0.5, "p99": 0.5}
+    rate = {"unit": "samples/s", "value": 480.0}
+    trained = written(tmp_path, "train.json", {"train": {"latency": latency, "throughput": rate}})
+    assert [figure for _, figure, _ in reasons(trained)] == ["train.throughput"]
+    phases = {"decode": {"latency": latency}, "generate": {"latency": latency, "throughput": rate}}
+    assert reasons(written(tmp_path, "batch.json", phases)) == []
+    by_token = written(tmp_path, "token.json", {**phases, "per_token": {"latency": latency}})
+    assert [figure for _, figure, _ in reasons(by_token)] == ["generate.throughput"]
 
 
 def test_a_collective_that_returned_wrong_data_is_no_measurement(tmp_path):

@@ -1,7 +1,8 @@
 """AIPerf and genai-perf: in JSON an object for each metric with its unit, beside the question that was asked.
 
 Their CSV has two tables with an empty line between them: metrics by request with statistics, then single values. It
-does not state the question. Their "inter token latency" is what others call TPOT.
+does not state the question. Their "inter token latency" is what others call TPOT. genai-perf adds power and utilisation
+of each GPU, in CSV as tables with a column for the GPU.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import io
 import math
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from trnmodel.arguments import shown
@@ -25,6 +27,7 @@ from trnmodel.evidence.formats.runs import (
     number_of,
     run_of,
     stated_in,
+    value_at,
 )
 from trnmodel.evidence.formats.vllm_bench import SERVED, load
 
@@ -37,7 +40,10 @@ UNITS: Mapping[str, Mapping[str, tuple[str, float]]] = {  # as they print them, 
     "tokens/s": {"tokens/sec": ("tokens/s", 1.0), "tokens/s": ("tokens/s", 1.0)},
     "tokens/s/user": {"tokens/sec/user": ("tokens/s/user", 1.0), "tokens/s/user": ("tokens/s/user", 1.0)},
     "req/s": dict.fromkeys(("requests/sec", "req/sec", "per sec", "requests/s"), ("req/s", 1.0)),
+    "W": {"W": ("W", 1.0)},
+    "%": {"%": ("%", 1.0)},
 }
+DEVICES = "telemetry_stats"  # where they have the figures of each GPU
 BLANK = ("", "N/A", "n/a")
 TOTALS = {"request_count": "requests", "total_isl": "input_tokens", "total_osl": "output_tokens"}
 LENGTHS = {"input_sequence_length": "input_len", "output_sequence_length": "output_len"}
@@ -61,7 +67,7 @@ def runs(of: Document) -> Iterator[Run | Refusal]:
     yield from of.broken
     for one in of.objects:
         if _is_result(one):
-            yield _run(of.line(one.at), one, lambda key, name, one=one: of.line_of(one[key], name))
+            yield _run(of.line(one.at), one, lambda key, name, one=one: of.line_of(value_at(one, key), name))
         else:
             yield Refusal(of.line(one.at), TOOL, "no result of AIPerf: none of its metrics has a unit")
 
@@ -83,6 +89,7 @@ def _run(line: int, values: Mapping[str, Any], line_of: Any) -> Run:
         for key in meanings(TOOL)
         for one in _figures(key, values.get(key), lambda name, key=key: line_of(key, name))
     ]
+    figures += _of_devices(values.get(DEVICES), line_of)
     if values.get("was_cancelled") is True:
         cells["note"] = "the run was cancelled before its end"
     name = str(values.get("start_time", ""))
@@ -113,9 +120,23 @@ def _figures(key: str, metric: Any, line_of: Any) -> Iterator[Figure | Refusal]:
             yield from figures_of(TOOL, key, {"" if is_rate else name: value}, line_of(name), unit, scale)
 
 
+def _of_devices(metrics: Any, line_of: Any) -> Iterator[Figure | Refusal]:
+    """Return the means of each GPU: its power and its utilisation."""
+    for key, metric in metrics.items() if isinstance(metrics, Mapping) else ():
+        if key not in meanings(TOOL) or not isinstance(metric, Mapping):
+            continue
+        for device, statistics in metric.items():
+            if not isinstance(statistics, Mapping):
+                continue
+            mean = {"unit": metric.get("unit"), "avg": statistics.get("avg")}
+            for one in _figures(key, mean, lambda _, key=key, device=device: line_of(f"{DEVICES}.{key}", device)):
+                cells = {**one.cells, "note": device[:80]} if isinstance(one, Figure) else {}
+                yield replace(one, cells=cells, key=f"{key} {device}") if isinstance(one, Figure) else one
+
+
 def _tables(of: Document) -> Iterator[Run | Refusal]:
     """Return the run of the tables of a CSV file; a metric that is printed twice is refused."""
-    metrics, lines, header = dict[str, Any](), dict[str, int](), list[str]()
+    metrics, lines, header = dict[str, Any]({DEVICES: {}}), dict[tuple[str, str], int](), list[str]()
     reader = csv.reader(io.StringIO(of.text, newline=""), strict=True)
     try:
         for cells in reader:
@@ -128,12 +149,15 @@ def _tables(of: Document) -> Iterator[Run | Refusal]:
             if not header or not named:
                 continue
             key = re.sub(r"[\s-]+", "_", named["name"].lower())
-            if key in metrics:
-                yield Refusal(reader.line_num, key, "the metric is given more than once")
-                continue
             pairs = zip(header[1:], cells[1:], strict=False)
             values = {("avg" if name == "value" else name): cell for name, cell in pairs if cell.strip() not in BLANK}
-            metrics[key], lines[key] = {"unit": named["unit"] or "", **values}, reader.line_num
+            device, unit = values.pop("gpu", ""), named["unit"] or ""
+            place = metrics[DEVICES].setdefault(key, {"unit": unit}) if device else metrics
+            if (device or key) in place:
+                yield Refusal(reader.line_num, key, "the metric is given more than once")
+                continue
+            place[device or key] = values if device else {"unit": unit, **values}
+            lines[f"{DEVICES}.{key}", device] = lines[key, ""] = reader.line_num
     except csv.Error as error:
         yield Refusal(reader.line_num, TOOL, f"no CSV: {error}")
-    yield _run(1, metrics, lambda key, name: lines[key])
+    yield _run(1, metrics, lambda key, name: lines.get((key, name)) or lines[key, ""])

@@ -1,14 +1,15 @@
 """nccl-tests and nccom-test: a table of sizes with the time of a collective and two bandwidths, as text or as JSON.
 
 nccl-tests has the columns twice, for buffers out of place and in place. Headings vary with options, so that columns
-are taken by their names. Bandwidths of nccom-test count bytes by 1e9 or by 2**30; size and time of a line say which.
+are taken by their names. Bandwidths of nccom-test count bytes by 1e9 or by 2**30: size and time of the fastest line of
+a table say which.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +30,7 @@ COMMAND = re.compile(r"\bnccom-test\b[^\n]*")
 OPERATION = re.compile(
     r"(?<![\w-])(all_reduce|allr|all_gatherv?|allgv?|reduce_scatter|redsct|sendrecv|alltoallv?|permute)(?![\w-])"
 )
+OF_STREAMS = re.compile(r"--streams[-_]json\b")  # a file of its own says which collective each stream runs
 WORKERS = re.compile(r"(?:-r|--nworkers)[ =]+(\d{1,6})\b")
 NODES = re.compile(r"(?:-N|--nnodes)[ =]+(\d{1,5})\b")
 DEVICE = re.compile(r"^#\s+Rank\s+(\d+)(?:\s+Group\s+(\d+))?\s+Pid\s+\d+ on\s+(\S+)\s+device\s+\d+ \[[^\]]*\]\s*(.*)$")
@@ -36,6 +38,7 @@ NCCL_VERSION = re.compile(r"nccl-library=(\d+)|NCCL version (\d+\.\d+(?:\.\d+)?)
 NCCL_HEAD = re.compile(r"^#\s+size\s+count\s+type\b.*\bbusbw\b")
 NCCOM_HEAD = re.compile(r"^\s*size\(B\)\s+count\(elems\)")
 TIMED = re.compile(r"time(?::(\w+))?\(us\)")
+FAILED = re.compile(r"\bFailure\b|\berrors? found\b|\btest failed\b")
 NCCOM_UNITS = {"GB/s": GB, "GiB/s": GIB}
 
 
@@ -102,7 +105,13 @@ def _message(kind: str, ranks: float, size: Any) -> dict[str, Any]:
 
 
 def _line(
-    tool: str, line: int, shared: Mapping[str, Any], size: Any, columns: Mapping[str, Mapping[str, Any]], note: str = ""
+    tool: str,
+    line: int,
+    shared: Mapping[str, Any],
+    size: Any,
+    columns: Mapping[str, Mapping[str, Any]],
+    note: str = "",
+    unit: str = "GB/s",
 ) -> Run:
     """Return the figures of a line of a table by the tool's name of the figure and its statistic."""
     cells = {**shared, **_message(str(shared.get("kind_of_call", "")), number_of(shared.get("ranks")), size)}
@@ -113,7 +122,6 @@ def _line(
     columns = {name: values for name, values in columns.items() if name != "#wrong"}
     if not amount(size) > 0:
         return run_of(tool, line, cells, [Refusal(line, "size", "the size of the message is no number above 0")])
-    unit = _nccom_unit(number_of(size), columns) if tool == NCCOM else "GB/s"
     figures = [
         one
         for key, values in columns.items()
@@ -122,13 +130,26 @@ def _line(
     return run_of(tool, line, cells, figures, note)
 
 
-def _nccom_unit(size_bytes: float, columns: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the unit of the bandwidths of a line: what size over time is nearer to."""
-    times, rate = columns.get("time", {}), number_of(columns.get("algbw", {}).get("", math.nan))
-    time_s = number_of(times.get("avg", times.get("", math.nan))) * US
-    if not (rate > 0 and time_s > 0):
+def _nccom_unit(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return the unit of the bandwidths of a table: what size over time of its fastest line is nearer to.
+
+    Slow lines have too few digits to tell: both units print 0.01 for 1 KiB in 100 us.
+
+    Examples
+    --------
+    >>> _nccom_unit([{"size(B)": "33554432", "time(us)": "768", "algbw(GB/s)": "40.69", "busbw(GB/s)": "40.69"}])
+    'GiB/s'
+    """
+    known = [(amount(row.get("size(B)")), _nccom_columns(row)) for row in rows]
+    rates = [
+        (number_of(columns["algbw"][""]), size_bytes / (number_of(columns["time"].get("avg")) * US))
+        for size_bytes, columns in known
+        if {"algbw", "time"} <= columns.keys() and number_of(columns["time"].get("avg")) > 0 and size_bytes > 0
+    ]
+    printed, bytes_per_s = max((one for one in rates if one[0] > 0), default=(0.0, 0.0))
+    if not printed:
         return "GB/s"
-    return min(NCCOM_UNITS, key=lambda unit: abs(math.log(size_bytes / time_s / NCCOM_UNITS[unit] / rate)))
+    return min(NCCOM_UNITS, key=lambda unit: abs(math.log(bytes_per_s / NCCOM_UNITS[unit] / printed)))
 
 
 def _nccl_shared(program: str, ranks: float, devices: Sequence[str], hosts: int, version: str) -> dict[str, Any]:
@@ -254,7 +275,7 @@ def _nccom_shared(command: str) -> dict[str, Any]:
     """Return the cells that a command of nccom-test states: collective, ranks and machines."""
     operation, workers, nodes = OPERATION.search(command), WORKERS.search(command), NODES.search(command)
     cells: dict[str, Any] = {"kind": COLLECTIVE, "phase": "collective", "engine": NCCOM, "needs": NEEDS}
-    cells |= {"kind_of_call": _kind(operation[1])} if operation else {}
+    cells |= {"kind_of_call": _kind(operation[1])} if operation and not OF_STREAMS.search(command) else {}
     cells |= {"ranks": float(workers[1])} if workers else {}
     return cells | ({"machines": float(nodes[1])} if nodes and int(nodes[1]) > 1 else {})
 
@@ -262,10 +283,11 @@ def _nccom_shared(command: str) -> dict[str, Any]:
 def _nccom_json(of: Document, values: Located) -> Iterator[Run | Refusal]:
     asked = {key: one for key, one in values.items() if key != "results"}
     shared = _nccom_shared(" ".join(_words(asked)))
+    unit = _nccom_unit(one for one in values["results"] if isinstance(one, Mapping))
     for one in values["results"]:
         line = of.line(getattr(one, "at", values.at))
         if isinstance(one, Mapping):
-            yield _line(NCCOM, line, shared | _type(one.get("type")), one.get("size(B)"), _nccom_columns(one))
+            yield _nccom_line(line, one, shared, unit)
         else:
             yield Refusal(line, "results", "no line of results")
 
@@ -294,16 +316,29 @@ def _nccom_columns(row: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return columns
 
 
+def _nccom_line(line: int, row: Mapping[str, Any], shared: Mapping[str, Any], unit: str) -> Run:
+    cells = {**shared, **_type(row.get("type"))}
+    return _line(NCCOM, line, cells, row.get("size(B)"), _nccom_columns(row), unit=unit)
+
+
 def _nccom_text(of: Document) -> Iterator[Run | Refusal]:
-    header, shared = list[str](), _nccom_shared("")
+    header, shared, rows = list[str](), _nccom_shared(""), dict[int, dict[str, str]]()
     for number, text in enumerate(of.text.splitlines(), start=1):
         if hit := COMMAND.search(text):
-            shared, header = _nccom_shared(hit[0]), []
+            yield from _nccom_table(rows, shared)
+            shared, header, rows = _nccom_shared(hit[0]), [], {}
         elif NCCOM_HEAD.match(text):
-            header = text.split()
+            yield from _nccom_table(rows, shared)
+            header, rows = text.split(), {}
         elif header and (cells := text.split()) and cells[0].isdigit():
-            row = dict(zip(header, cells, strict=False))
-            if len(cells) < len(header) or "Failure" in text:
+            if len(cells) < len(header) or FAILED.search(text):
                 yield Refusal(number, NCCOM, f"the run failed or the line ends early: {text.strip()[:120]}")
-                continue
-            yield _line(NCCOM, number, shared | _type(row.get("type")), row["size(B)"], _nccom_columns(row))
+            else:
+                rows[number] = dict(zip(header, cells, strict=False))
+    yield from _nccom_table(rows, shared)
+
+
+def _nccom_table(rows: Mapping[int, Mapping[str, str]], shared: Mapping[str, Any]) -> Iterator[Run]:
+    """Return the runs of the lines of a table, by their numbers."""
+    unit = _nccom_unit(rows.values())
+    yield from (_nccom_line(number, row, shared, unit) for number, row in rows.items())

@@ -7,6 +7,7 @@ tools call TPOT; its "time per output token" is the whole request over its token
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -79,7 +80,8 @@ def _unknown(report: Mapping[str, Any]) -> str:
 
 def _run(of: Document, report: Mapping[str, Any], values: Mapping[str, Any], name: str) -> Run:
     metrics = values["metrics"]
-    requests = amount(value_at(metrics, "request_totals.successful"))
+    counts = (amount(value_at(place, "request_totals.successful")) for place in (metrics, values))
+    requests = next((count for count in counts if count > 0), math.nan)
     lengths = {
         "input_len": _mean(metrics, "prompt_token_count"),
         "output_len": _mean(metrics, "output_token_count"),

@@ -17,6 +17,7 @@ from trnmodel.evidence.formats.vllm_bench import SERVED, load
 TOOL = "inferencex"
 TIMED = re.compile(r"(mean|median|p\d+(?:\.\d+)?)_(ttft|tpot|itl|e2el|intvty)")
 RATES = ("tput_per_gpu", "output_tput_per_gpu", "input_tput_per_gpu")
+POWER = "avg_total_gpu_power_w"
 APART = "prefill and decode run on machines of their own, and the network between them has no question here"
 TRUE = ("true", "1", "yes")
 
@@ -89,6 +90,8 @@ def _slowest(name: str) -> str:
 def _figures(line: int, key: str, value: Any, gpus: Mapping[str, float]) -> Iterator[Figure | Refusal]:
     if hit := TIMED.fullmatch(key):
         yield from figures_of(TOOL, hit[2], {_slowest(hit[1]) if hit[2] == "intvty" else hit[1]: value}, line)
+    elif key == POWER:
+        yield from figures_of(TOOL, key, {"": value}, line)
     elif key in RATES and gpus[key] > 0:
         yield from figures_of(TOOL, key, {"": value}, line, scale=gpus[key])
     elif key in RATES:

@@ -31,6 +31,8 @@ LANGUAGE, ENCODER, TRAINING = "inference-LLM", "inference-encoder", "training"
 PHASES = {"decode.throughput": "decode", "per_token.latency": "decode", "prefill.latency": "prefill"}
 STATISTICS = ("mean", "p50", "p90", "p95", "p99")
 MAX_COLUMNS = 5_000
+BY_STEP, BY_RUN = "train.throughput", "generate.throughput"  # rates that the tool may fill with something else
+BY_TOKEN = "a run that tracks single tokens fills it with tokens over the whole run, and its unit says samples"
 
 
 def recognises(of: Document) -> bool:
@@ -122,6 +124,11 @@ def _figures(values: Mapping[str, Any], path: str, key: str, unit: str, line_of:
     )
     known = {name: value for name, value in statistics.items() if value is not None}
     if not known:
+        return
+    by_token = value_at(values, f"{path.removesuffix(key)}per_token.latency.mean") is not None
+    if key == BY_STEP or (key == BY_RUN and by_token):
+        reason = BY_TOKEN if by_token else meanings(TOOL)[BY_STEP][0].unasked
+        yield Refusal(line_of(f"{path}.value"), key, reason)
         return
     same = {"samples/s": "sequences/s"}.get(printed, printed)
     if same and same != unit:
