@@ -1,0 +1,147 @@
+"""Answers that can be explained: the specs behind each, and how its question is asked again with other ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from trnmodel.arguments import refuse, shown
+from trnmodel.catalog import facilities
+from trnmodel.catalog.specs import Spec
+from trnmodel.catalog.systems import chip_of
+from trnmodel.explained.choices import choice_term, cost_term, energy_term
+from trnmodel.explained.steps import collective_term, memory_term, step_term
+from trnmodel.explained.terms import Term
+from trnmodel.fabric.collectives import Collective, collective
+from trnmodel.models.transformer import Transformer
+from trnmodel.power.energy import Energy, energy
+from trnmodel.search.chip_seconds import TokenCost, cost_line
+from trnmodel.search.choice import Choice, chosen
+from trnmodel.search.grid import Point
+from trnmodel.search.pairs import Pair
+from trnmodel.search.plan import Plan
+from trnmodel.steps.answers import MemoryFit, Step
+from trnmodel.steps.inference import decode_step, memory_fit, prefill
+from trnmodel.steps.questions import OVERLAPS, DecodeQuestion
+
+ALLOWED = "an answer of one point: a Step, MemoryFit, Collective, Energy, Choice, Plan, or a renter's TokenCost"
+
+
+class Asked(NamedTuple):
+    """An answer with its question: `again` asks it with other specs in the order of `specs`, `term` gives its tree."""
+
+    answer: Any
+    specs: tuple[Spec, ...]
+    again: Callable[..., Any]
+    term: Callable[[Any], Term]
+    model: Transformer | None
+
+
+def asked(answer: Any) -> Asked:
+    """Return an answer with the way to ask its question again.
+
+    Raises ValueError, naming the answer, for what cannot be explained: another kind of result, several points, a point
+    that cannot exist, or a price that an owner's costs make up.
+    """
+    if isinstance(answer, Plan):
+        if answer.best is None:
+            refuse("answer", "Plan", "no system runs the model; allowed is a plan with a best choice")
+        answer = answer.best
+    make = next((make for kind, make in KINDS if isinstance(answer, kind)), None)
+    if make is None or isinstance(answer, Pair):
+        refuse("answer", shown(answer), f"allowed is {ALLOWED}")
+    if np.size(answer.reason_mask) > 1 or np.size(answer.figure(answer.FIGURE)) > 1:
+        refuse("answer", f"{type(answer).__name__} of several points", f"allowed is {ALLOWED}")
+    if not np.all(answer.valid):
+        refuse("answer", f"{type(answer).__name__} that cannot exist", f"{answer.reason}; allowed is {ALLOWED}")
+    return make(answer)
+
+
+def _of_step(step: Step) -> Asked:
+    return Asked(step, (step.system, step.stack), lambda *specs: _step_again(step, *specs), step_term, step.model)
+
+
+def _step_again(step: Step, system: Any, stack: Any) -> Step:
+    """Return a step of another system and stack; overlaps are those of the stack, unless the call named others."""
+    q = step.question
+    named = {name: x for name, x in q.sizes.items() if name not in OVERLAPS or np.any(x != getattr(step.stack, name))}
+    ask: dict[str, Any] = {**named, "precision": step.precision, "efficiencies": stack}
+    if isinstance(q, DecodeQuestion):
+        return decode_step(step.model, system, q.mapping, expert_read=q.expert_read, **ask)
+    return prefill(step.model, system, q.mapping, **ask)
+
+
+def _of_memory(fit: MemoryFit) -> Asked:
+    q = fit.question
+
+    def again(system: Any, stack: Any) -> MemoryFit:
+        ask: dict[str, Any] = {**q.sizes, "precision": q.precision, "efficiencies": stack}
+        return memory_fit(q.model, system, q.mapping, **ask)
+
+    return Asked(fit, (fit.system, fit.stack), again, memory_term, q.model)
+
+
+def _of_collective(one: Collective) -> Asked:
+    q = one.question
+    e = () if q.efficiencies is None else (q.efficiencies,)
+    launch = chip_of(q.system).collective_launch_s
+
+    def again(system: Any, stack: Any = None) -> Collective:
+        is_own = bool(launch) and np.all(q.launch_s == launch)
+        ask: dict[str, Any] = {"in_graph": False} if is_own else {"launch_s": q.launch_s}
+        ask |= {"algorithm": q.algorithm, "alpha_s": q.alpha_s, "lnc": q.lnc, "stride": q.stride}
+        ask |= {"rate_share": q.rate_share, "buffers": q.buffers, "efficiencies": stack}
+        return collective(q.kind, q.message_bytes, system, q.ranks, **ask)
+
+    return Asked(one, (q.system, *e), again, collective_term, None)
+
+
+def _of_energy(one: Energy) -> Asked:
+    q = one.question
+    power = facilities.power(chip_of(one.system)) if q.power is None else q.power
+
+    def again(system: Any, stack: Any, facility: Any, power: Any) -> Energy:
+        there = energy(_step_again(q.step, system, stack), facility=facility, power=power)
+        assert isinstance(there, Energy)
+        return there
+
+    return Asked(one, (one.system, one.stack, q.facility, power), again, energy_term, one.model)
+
+
+def _of_choice(c: Choice) -> Asked:
+    q = c.question
+    return Asked(c, (q.system, q.option), lambda *specs: _choice_again(c, *specs), choice_term, q.model)
+
+
+def _choice_again(c: Choice, system: Any, option: Any) -> Choice:
+    """Return the same mapping and batch on another system with other software, at the load that is planned there."""
+    q = c.question._replace(system=system, option=option)
+    steps = q.steps(c.degrees, np.asarray(c.batch))
+    chips = float(steps.step.occupied_chips)
+    return chosen(Point((2, 0.0), q, c.tp, c.ep, c.pp, c.cp, q.times(steps), chips, ""))
+
+
+def _of_cost(one: TokenCost) -> Asked:
+    c = one.choice
+    if c is None or one.owned is not None:
+        refuse("answer", "TokenCost of an owner", f"its price follows from tm.tco; allowed is {ALLOWED}")
+
+    def again(system: Any, option: Any, rent: Any) -> TokenCost:
+        there = _choice_again(c, system, option)
+        return cost_line(one.question, system, rent, None, option.efficiencies, there)
+
+    q = c.question
+    return Asked(one, (q.system, q.option, replace(one.rent, chip=q.system.chip)), again, cost_term, q.model)
+
+
+KINDS: tuple[tuple[type, Callable[[Any], Asked]], ...] = (
+    (Step, _of_step),
+    (MemoryFit, _of_memory),
+    (Collective, _of_collective),
+    (Energy, _of_energy),
+    (Choice, _of_choice),
+    (TokenCost, _of_cost),
+)

@@ -1,0 +1,158 @@
+"""Terms of the choice of a plan, of the cost of a token, and of the energy of a step."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from trnmodel.explained.steps import step_term
+from trnmodel.explained.terms import DIGITS, Part, Term, Written, made, quotient, summed
+from trnmodel.power.energy import Energy
+from trnmodel.search.chip_seconds import TokenCost
+from trnmodel.search.choice import Choice
+from trnmodel.serving import account
+from trnmodel.serving.account import Times
+from trnmodel.units import HOUR, MILLION, format_digits, format_quantity
+
+STEP_SIZE = 1e-5  # of a time, by which the load of a replica is differentiated
+FULL = 1e-9  # share up to which a load is that of a full batch
+
+
+def choice_term(c: Choice) -> Term:
+    """Return the generated tokens/s of a paid chip as a tree, down to the decode step and the prompts.
+
+    With a rate of requests whole systems are paid, so that the answer moves in jumps; the load of one replica, which
+    does not, is explained then.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> best = tm.plan("llama-3.1-8b", tm.Request(1024, 256, tokens_per_s_per_user=50), "trn2.48xlarge").best
+    >>> [part.term.name for part in choice_term(best).parts]
+    ['load of a replica']
+    """
+    load = _load(c)
+    if c.question.request.requests_per_s is not None:
+        return load
+    tokens, chips = float(c.question.request.output_tokens), c.paid_chips
+    each = tokens / chips
+
+    def write(of: Written) -> str:
+        numbers = "tokens of an answer / paid chips" if of(load) == load.name else f"{tokens:,g} / {chips:g}"
+        return f"{of(load)} x {numbers}"
+
+    return made("tokens/s of a paid chip", "token/s", load.value * each, [Part(load, each)], write)
+
+
+def _load(c: Choice) -> Term:
+    """Return the requests/s of a replica at its planned load."""
+    times, request = c.times, c.question.request
+    steps: dict[tuple[str, ...], Term] = {("step_s",): _decode(c)}
+    if c.together is c.first:
+        steps["together_s", "alone_s"] = step_term(c.first)._replace(name="time of a prompt")
+    else:
+        steps["together_s",] = step_term(c.together)._replace(name="time of the prompts of all groups at once")
+        steps["alone_s",] = step_term(c.first)._replace(name="time of a prompt by itself")
+    slopes = ((term, _slope(c, names)) for names, term in steps.items())
+    parts = [Part(term, slope) for term, slope in slopes if slope]
+    formula, values = _regime(c)
+    value = float(account.planned_requests_per_s(times, request))
+    return Term("load of a replica", formula, values, value, "requests/s", tuple(parts))
+
+
+def _decode(c: Choice) -> Term:
+    """Return the decode step, with its drafts where it has any."""
+    step = step_term(c.step)._replace(name="time of a decode step")
+    drafts = float(np.ravel(c.steps.drafts_s)[0])
+    if not drafts:
+        return step
+    return summed("time of a decode step with drafts", "s", [step, Term("time of the drafts", "", "", drafts, "s")])
+
+
+def _slope(c: Choice, names: tuple[str, ...]) -> float:
+    """Return the derivative of the planned load with respect to some times, which are one."""
+    own = float(np.ravel(getattr(c.times, names[0]))[0])
+
+    def load_at(factor: float) -> float:
+        there: Times = c.times._replace(**{name: getattr(c.times, name) * factor for name in names})
+        return float(account.planned_requests_per_s(there, c.question.request))
+
+    ends = [load_at(1 + side * STEP_SIZE) for side in (-1, 0, 1)]
+    below, above = ends[1] - ends[0], ends[2] - ends[1]
+    sides = [side for side in (below, above) if side == side]
+    return sum(sides) / len(sides) / (STEP_SIZE * own) if sides else 0.0
+
+
+def _regime(c: Choice) -> tuple[str, str]:
+    """Return what sets the planned load, in words and with values: a full batch, the promised speed, or the TTFT."""
+    times, request = c.times, c.question.request
+    planned = float(account.planned_requests_per_s(times, request))
+    step, prompt = (format_quantity(float(np.ravel(x)[0]), "s", DIGITS) for x in (times.step_s, times.prompt_s))
+    batch, made = (f"{float(np.ravel(x)[0]):g}" for x in (times.batch, times.tokens_per_step))
+    if abs(planned / float(account.full_requests_per_s(times, request.output_tokens)) - 1) < FULL:
+        formula = "batch / (tokens of an answer x decode step / tokens of a step + batch x prompt)"
+        return formula, f"{batch} / ({request.output_tokens:g} x {step} / {made} + {batch} x {prompt})"
+    if abs(planned * float(times.prompt_s) / float(1 - times.decode_s / request.most_tpot_s) - 1) < FULL:
+        formula = "(1 - promised tokens/s x decode step / tokens of a step) / prompt"
+        return formula, f"(1 - {1 / request.most_tpot_s:g} x {step} / {made}) / {prompt}"
+    return "largest load at which the first token keeps its limit", f"decode step {step}, prompt {prompt}"
+
+
+def cost_term(one: TokenCost) -> Term:
+    """Return the cost of a million generated tokens as a tree: the price of a chip-hour, and the chip-seconds.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> line = tm.token_cost("llama-3.1-8b", tm.Request(1024, 256), "trn2.48xlarge").lines[0]
+    >>> [part.term.name for part in cost_term(line).parts]
+    ['price of a chip-hour', 'chip-seconds of a token']
+    """
+    assert one.choice is not None
+    price = Term(
+        "price of a chip-hour", f"median of the prices in force ({one.pricing})", "", float(one.usd_per_chip_h), "USD/h"
+    )
+    seconds = _chip_seconds(one, one.choice)
+    value = float(one.generated_usd_per_mtoken)
+    parts = Part(price, value / price.value), Part(seconds, value / seconds.value)
+
+    def write(of: Written) -> str:
+        return f"{of(price)} / {HOUR:,g} s x {of(seconds)} x {MILLION:,.0f}"
+
+    return made("cost of a million tokens", "USD/Mtoken", value, parts, write)
+
+
+def _chip_seconds(one: TokenCost, c: Choice) -> Term:
+    """Return the paid chip-seconds of a generated token."""
+    name, value = "chip-seconds of a token", one.chip_s()
+    if one.request.requests_per_s is not None:
+        return Term(name, "chips of whole systems / tokens/s of all requests", "", value, "s")
+    rate = choice_term(c)
+    return made(name, "s", value, [Part(rate, -value / rate.value)], lambda of: f"1 / {of(rate)}")
+
+
+def energy_term(one: Energy) -> Term:
+    """Return the joules of a token at the server as a tree: watts of a chip with its server, over tokens/s.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> step = tm.decode_step("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=8), batch=16, context=2048)
+    >>> energy_term(tm.energy(step)).formula
+    'power of a chip with its server / tokens/s of a chip'
+    """
+    watts = Term(
+        "power of a chip with its server",
+        "idle power + power of its work + power of the server",
+        "",
+        float(one.server_w),
+        "W",
+    )
+    step, rate = step_term(one.step), float(one.tokens_per_s_per_chip)
+    made_tokens = rate * step.value
+
+    def write(of: Written) -> str:
+        numbers = "tokens of a step and chip" if of(step) == step.name else format_digits(made_tokens, 4)
+        return f"{numbers} / {of(step)}"
+
+    tokens = made("tokens/s of a chip", "token/s", rate, [Part(step, -rate / step.value)], write)
+    return quotient("energy of a token", "J/token", watts, tokens)

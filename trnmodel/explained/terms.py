@@ -1,0 +1,141 @@
+"""An answer as a tree of terms: each with its formula, its value, and how fast it changes with each of its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from trnmodel.units import format_quantity
+
+Path = tuple[str, ...]  # names of the terms from the answer down to one of its terms
+Written = Callable[["Term"], str]  # how a term stands in a formula: by its name, or by its value
+DIGITS = 3
+MOST_ADDED = 4  # terms of a sum that its formula names one by one
+
+
+class Part(NamedTuple):
+    """A term that another one is made of, and the derivative of that other one with respect to it."""
+
+    term: Term
+    slope: float
+
+
+class Term(NamedTuple):
+    """A quantity of an answer: its formula in words and with values, its value, and the terms that it is made of.
+
+    A term without parts follows from facts and from the question alone.
+    """
+
+    name: str
+    formula: str
+    values: str
+    value: float
+    unit: str
+    parts: tuple[Part, ...] = ()
+
+
+class Node(NamedTuple):
+    """A term at its place in the tree of an answer.
+
+    `weight` is the derivative of the answer with respect to the term, along this path.
+    """
+
+    path: Path
+    term: Term
+    weight: float
+
+    @property
+    def level(self) -> int:
+        """How many terms it lies below the answer."""
+        return len(self.path) - 1
+
+
+def printed(term: Term) -> str:
+    """Return the value of a term with its unit."""
+    return format_quantity(term.value, term.unit, DIGITS)
+
+
+def named(term: Term) -> str:
+    """Return the name of a term."""
+    return term.name
+
+
+def made(name: str, unit: str, value: float, parts: Iterable[Part], write: Callable[[Written], str]) -> Term:
+    """Return a term whose formula `write` prints, once with the names of its parts and once with their values.
+
+    Examples
+    --------
+    >>> one, other = (Term(name, "", "", value, "s") for name, value in (("work", 0.002), ("wait", 0.001)))
+    >>> whole = made("time", "s", 0.003, [Part(one, 1.0), Part(other, 1.0)], lambda of: f"{of(one)} + {of(other)}")
+    >>> whole.formula, whole.values
+    ('work + wait', '2 ms + 1 ms')
+    """
+    return Term(name, write(named), write(printed), float(value), unit, tuple(parts))
+
+
+def summed(name: str, unit: str, terms: Iterable[Term]) -> Term:
+    """Return the sum of some terms; those that are nothing are left out.
+
+    Examples
+    --------
+    >>> summed("all", "B", [Term("a", "", "", 2.0, "B"), Term("b", "", "", 0.0, "B")]).formula
+    'a'
+    """
+    some = [one for one in terms if one.value]
+    parts = [Part(one, 1.0) for one in some]
+    value = sum(one.value for one in some)
+    if len(some) > MOST_ADDED:
+        return Term(name, f"sum of {len(some)} terms", "", value, unit, tuple(parts))
+    return made(name, unit, value, parts, lambda of: " + ".join(map(of, some)) or "0")
+
+
+def quotient(name: str, unit: str, amount: Term, rate: Term) -> Term:
+    """Return an amount over a rate.
+
+    Examples
+    --------
+    >>> whole = quotient("reads", "s", Term("bytes", "", "", 6.0, "B"), Term("rate", "", "", 2.0, "B/s"))
+    >>> whole.value, [part.slope for part in whole.parts]
+    (3.0, [0.5, -1.5])
+    """
+    value = amount.value / rate.value
+    parts = Part(amount, 1 / rate.value), Part(rate, -value / rate.value)
+    return made(name, unit, value, parts, lambda of: f"{of(amount)} / {of(rate)}")
+
+
+def walk(term: Term, path: Path = (), weight: float = 1.0) -> Iterator[Node]:
+    """Yield every term of a tree, the answer first, each before its parts.
+
+    Examples
+    --------
+    >>> leaf = Term("reads", "", "", 2.0, "s")
+    >>> root = Term("time", "", "", 3.0, "s", (Part(leaf, 0.5),))
+    >>> [(node.path, node.weight) for node in walk(root)]
+    [(('time',), 1.0), (('time', 'reads'), 0.5)]
+    """
+    here = (*path, term.name)
+    yield Node(here, term, weight)
+    for part in term.parts:
+        yield from walk(part.term, here, weight * part.slope)
+
+
+def values_of(term: Term) -> dict[Path, float]:
+    """Return the value of every term of a tree, by its path."""
+    return {node.path: node.term.value for node in walk(term)}
+
+
+def direct(term: Term, changes: Mapping[Path, float]) -> dict[Path, float]:
+    """Return what of each term's change its parts do not explain: there a moved fact enters the answer.
+
+    Examples
+    --------
+    >>> leaf = Term("reads", "", "", 2.0, "s")
+    >>> root = Term("time", "", "", 3.0, "s", (Part(leaf, 0.5),))
+    >>> direct(root, {("time",): 0.75, ("time", "reads"): 0.5})
+    {('time',): 0.5, ('time', 'reads'): 0.5}
+    """
+    own: dict[Path, float] = {}
+    for node in walk(term):
+        through = (part.slope * changes.get((*node.path, part.term.name), 0.0) for part in node.term.parts)
+        own[node.path] = changes.get(node.path, 0.0) - sum(through)
+    return own
