@@ -12,9 +12,11 @@ from trnmodel.arguments import refuse, shown
 from trnmodel.catalog import facilities
 from trnmodel.catalog.specs import Spec
 from trnmodel.catalog.systems import chip_of
-from trnmodel.explained.choices import choice_term, cost_term, energy_term
+from trnmodel.explained.choices import choice_term, cost_term
+from trnmodel.explained.energies import energy_term
 from trnmodel.explained.steps import collective_term, memory_term, step_term
 from trnmodel.explained.terms import Term
+from trnmodel.explained.trainings import run_term, train_term
 from trnmodel.fabric.collectives import Collective, collective
 from trnmodel.models.transformer import Transformer
 from trnmodel.power.energy import Energy, energy
@@ -23,16 +25,26 @@ from trnmodel.search.choice import Choice, chosen
 from trnmodel.search.grid import Point
 from trnmodel.search.pairs import Pair
 from trnmodel.search.plan import Plan
+from trnmodel.search.train_run import TrainRun
 from trnmodel.steps.answers import MemoryFit, Step
 from trnmodel.steps.inference import decode_step, memory_fit, prefill
 from trnmodel.steps.questions import OVERLAPS, DecodeQuestion
+from trnmodel.training.step import TrainStep, train_step
 
-ALLOWED = "an answer of one point: a Step, MemoryFit, Collective, Energy, Choice, Plan, or a renter's TokenCost"
+ALLOWED = (
+    "an answer of one point: a Step, MemoryFit, Collective, Energy, Choice, Plan, TrainStep, TrainRun, or a renter's "
+    "TokenCost"
+)
+IN_JUMPS = "Whole systems are paid for its requests, in jumps, so that the load of one replica is explained"
 
 
 class Asked(NamedTuple):
-    """An answer with its question: `again` asks it with other specs in the order of `specs`, `term` gives its tree."""
+    """An answer with its question: `again` asks it with other specs in the order of `specs`, `term` gives its tree.
 
+    `head` is the answer in words.
+    """
+
+    head: str
     answer: Any
     specs: tuple[Spec, ...]
     again: Callable[..., Any]
@@ -61,7 +73,8 @@ def asked(answer: Any) -> Asked:
 
 
 def _of_step(step: Step) -> Asked:
-    return Asked(step, (step.system, step.stack), lambda *specs: _step_again(step, *specs), step_term, step.model)
+    head, specs = _head(step, step.model.id, step.system.id), (step.system, step.stack)
+    return Asked(head, step, specs, lambda *other: _step_again(step, *other), step_term, step.model)
 
 
 def _step_again(step: Step, system: Any, stack: Any) -> Step:
@@ -81,7 +94,8 @@ def _of_memory(fit: MemoryFit) -> Asked:
         ask: dict[str, Any] = {**q.sizes, "precision": q.precision, "efficiencies": stack}
         return memory_fit(q.model, system, q.mapping, **ask)
 
-    return Asked(fit, (fit.system, fit.stack), again, memory_term, q.model)
+    head = _head(fit, q.model.id, fit.system.id)
+    return Asked(head, fit, (fit.system, fit.stack), again, memory_term, q.model)
 
 
 def _of_collective(one: Collective) -> Asked:
@@ -96,7 +110,8 @@ def _of_collective(one: Collective) -> Asked:
         ask |= {"rate_share": q.rate_share, "buffers": q.buffers, "efficiencies": stack}
         return collective(q.kind, q.message_bytes, system, q.ranks, **ask)
 
-    return Asked(one, (q.system, *e), again, collective_term, None)
+    head = _head(one, q.kind.replace("_", "-"), q.system.id)
+    return Asked(head, one, (q.system, *e), again, collective_term, None)
 
 
 def _of_energy(one: Energy) -> Asked:
@@ -108,12 +123,15 @@ def _of_energy(one: Energy) -> Asked:
         assert isinstance(there, Energy)
         return there
 
-    return Asked(one, (one.system, one.stack, q.facility, power), again, energy_term, one.model)
+    head, specs = _head(one, one.model.id, one.system.id), (one.system, one.stack, q.facility, power)
+    return Asked(head, one, specs, again, energy_term, one.model)
 
 
 def _of_choice(c: Choice) -> Asked:
-    q = c.question
-    return Asked(c, (q.system, q.option), lambda *specs: _choice_again(c, *specs), choice_term, q.model)
+    q, head = c.question, _head(c, c.question.model.id, c.place)
+    if q.request.requests_per_s is not None:
+        head = f"{head}. {IN_JUMPS}"
+    return Asked(head, c, (q.system, q.option), lambda *specs: _choice_again(c, *specs), choice_term, q.model)
 
 
 def _choice_again(c: Choice, system: Any, option: Any) -> Choice:
@@ -133,8 +151,32 @@ def _of_cost(one: TokenCost) -> Asked:
         there = _choice_again(c, system, option)
         return cost_line(one.question, system, rent, None, option.efficiencies, there)
 
-    q = c.question
-    return Asked(one, (q.system, q.option, replace(one.rent, chip=q.system.chip)), again, cost_term, q.model)
+    q, head = c.question, _head(one, one.model.id, one.system.id)
+    return Asked(head, one, (q.system, q.option, replace(one.rent, chip=q.system.chip)), again, cost_term, q.model)
+
+
+def _of_train_step(step: TrainStep) -> Asked:
+    head, specs = _head(step, step.model.id, step.system.id), (step.system, step.stack)
+    return Asked(head, step, specs, lambda *other: _train_again(step, *other), train_term, step.model)
+
+
+def _of_run(run: TrainRun) -> Asked:
+    head = _head(run, run.model.id, run.system.id)
+    return _of_train_step(run.step)._replace(head=head, term=lambda step: run_term(run, step))
+
+
+def _train_again(step: TrainStep, system: Any, stack: Any) -> TrainStep:
+    """Return a training step of another system and stack; what the call did not name is that of the stack."""
+    q = step.question
+    names = (name for name, x in q.sizes.items() if np.any(x != getattr(step.stack, name, np.nan)))
+    named: dict[str, Any] = {name: q.sizes[name] for name in names}
+    ask: dict[str, Any] = {"recompute": q.recompute, "zero": q.zero, "sequence_parallel": q.sequence_parallel}
+    return train_step(q.model, system, q.mapping, precision=q.precision, efficiencies=stack, **named, **ask)
+
+
+def _head(answer: Any, what: str, where: str) -> str:
+    """Return the first line of a card, with what was asked and where in place of the kind of the answer."""
+    return f"{what} on {where}: {answer.card()[0].partition(': ')[2]}"
 
 
 KINDS: tuple[tuple[type, Callable[[Any], Asked]], ...] = (
@@ -144,4 +186,6 @@ KINDS: tuple[tuple[type, Callable[[Any], Asked]], ...] = (
     (Energy, _of_energy),
     (Choice, _of_choice),
     (TokenCost, _of_cost),
+    (TrainStep, _of_train_step),
+    (TrainRun, _of_run),
 )

@@ -1,17 +1,14 @@
-"""Terms of the choice of a plan, of the cost of a token, and of the energy of a step."""
+"""Terms of the choice of a plan, and of the cost of a token."""
 
 from __future__ import annotations
 
-import numpy as np
-
 from trnmodel.explained.steps import step_term
-from trnmodel.explained.terms import DIGITS, Part, Term, Written, made, quotient, summed
-from trnmodel.power.energy import Energy
+from trnmodel.explained.terms import DIGITS, Part, Term, Written, made, single, summed
 from trnmodel.search.chip_seconds import TokenCost
 from trnmodel.search.choice import Choice
 from trnmodel.serving import account
 from trnmodel.serving.account import Times
-from trnmodel.units import HOUR, MILLION, format_digits, format_quantity
+from trnmodel.units import HOUR, MILLION, format_quantity
 
 STEP_SIZE = 1e-5  # of a time, by which the load of a replica is differentiated
 FULL = 1e-9  # share up to which a load is that of a full batch
@@ -62,7 +59,7 @@ def _load(c: Choice) -> Term:
 def _decode(c: Choice) -> Term:
     """Return the decode step, with its drafts where it has any."""
     step = step_term(c.step)._replace(name="time of a decode step")
-    drafts = float(np.ravel(c.steps.drafts_s)[0])
+    drafts = single(c.steps.drafts_s)
     if not drafts:
         return step
     return summed("time of a decode step with drafts", "s", [step, Term("time of the drafts", "", "", drafts, "s")])
@@ -70,7 +67,7 @@ def _decode(c: Choice) -> Term:
 
 def _slope(c: Choice, names: tuple[str, ...]) -> float:
     """Return the derivative of the planned load with respect to some times, which are one."""
-    own = float(np.ravel(getattr(c.times, names[0]))[0])
+    own = single(getattr(c.times, names[0]))
 
     def load_at(factor: float) -> float:
         there: Times = c.times._replace(**{name: getattr(c.times, name) * factor for name in names})
@@ -86,8 +83,8 @@ def _regime(c: Choice) -> tuple[str, str]:
     """Return what sets the planned load, in words and with values: a full batch, the promised speed, or the TTFT."""
     times, request = c.times, c.question.request
     planned = float(account.planned_requests_per_s(times, request))
-    step, prompt = (format_quantity(float(np.ravel(x)[0]), "s", DIGITS) for x in (times.step_s, times.prompt_s))
-    batch, made = (f"{float(np.ravel(x)[0]):g}" for x in (times.batch, times.tokens_per_step))
+    step, prompt = (format_quantity(single(x), "s", DIGITS) for x in (times.step_s, times.prompt_s))
+    batch, made = (f"{single(x):g}" for x in (times.batch, times.tokens_per_step))
     if abs(planned / float(account.full_requests_per_s(times, request.output_tokens)) - 1) < FULL:
         formula = "batch / (tokens of an answer x decode step / tokens of a step + batch x prompt)"
         return formula, f"{batch} / ({request.output_tokens:g} x {step} / {made} + {batch} x {prompt})"
@@ -128,31 +125,3 @@ def _chip_seconds(one: TokenCost, c: Choice) -> Term:
         return Term(name, "chips of whole systems / tokens/s of all requests", "", value, "s")
     rate = choice_term(c)
     return made(name, "s", value, [Part(rate, -value / rate.value)], lambda of: f"1 / {of(rate)}")
-
-
-def energy_term(one: Energy) -> Term:
-    """Return the joules of a token at the server as a tree: watts of a chip with its server, over tokens/s.
-
-    Examples
-    --------
-    >>> import trnmodel as tm
-    >>> step = tm.decode_step("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=8), batch=16, context=2048)
-    >>> energy_term(tm.energy(step)).formula
-    'power of a chip with its server / tokens/s of a chip'
-    """
-    watts = Term(
-        "power of a chip with its server",
-        "idle power + power of its work + power of the server",
-        "",
-        float(one.server_w),
-        "W",
-    )
-    step, rate = step_term(one.step), float(one.tokens_per_s_per_chip)
-    made_tokens = rate * step.value
-
-    def write(of: Written) -> str:
-        numbers = "tokens of a step and chip" if of(step) == step.name else format_digits(made_tokens, 4)
-        return f"{numbers} / {of(step)}"
-
-    tokens = made("tokens/s of a chip", "token/s", rate, [Part(step, -rate / step.value)], write)
-    return quotient("energy of a token", "J/token", watts, tokens)

@@ -257,7 +257,7 @@ def explain(answer: Any) -> Explanation:
 
     Parameters
     ----------
-    answer : Step, MemoryFit, Collective, Energy, Choice, Plan or TokenCost
+    answer : Step, MemoryFit, Collective, Energy, Choice, Plan, TokenCost, TrainStep or TrainRun
         Answer of one point that can exist. Of a plan the best choice is explained. A cost of a token is that of a
         renter. [-]
 
@@ -294,7 +294,7 @@ def explain(answer: Any) -> Explanation:
     facts = tuple(_fact_share(stand) for stand in stands(one))
     source, locator = _origin(one.model)
     return Explanation(
-        head=one.answer.card()[0],
+        head=f"{one.head}.",
         term=one.term(one.answer),
         facts=facts,
         model=one.model.id if one.model else "",

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trnmodel.explained.terms import Part, Term, Written, made, quotient, summed
+from trnmodel.explained.terms import Part, Term, Written, made, quotient, single, summed
 from trnmodel.fabric.collectives import Collective
 from trnmodel.steps.answers import MemoryFit, Step
 from trnmodel.steps.assemble import Load, Message, load, message_s, ranks_of
@@ -92,8 +92,8 @@ def step_term(step: Step) -> Term:
     """
     q: StepQuestion = step.question.everywhere
     s, work = q.setting, q.step_work().work
-    inner, outer = (float(np.ravel(share)[0]) for share in q.overlaps)
-    level = float(np.ravel(s.level)[0])
+    inner, outer = (single(share) for share in q.overlaps)
+    level = single(s.level)
     own = _own_work(s, work, inner)
     sent = summed(EXCHANGES, "s", _distinct(_message_term(s, one) for one in q.messages()))
     costs = summed(COSTS, "s", [_cost_term(name, seconds) for name, (_, seconds) in work.costs.items()])
@@ -105,7 +105,7 @@ def step_term(step: Step) -> Term:
         whole = " + ".join(filter(None, [overlapping(own_text, sent_text, outer), costs_text]))
         return whole if level == 1 else f"{format_digits(level, 3)} x ({whole})"
 
-    return made(STEP, "s", float(np.ravel(step.time_s)[0]), [part for part in parts if part.term.value], write)
+    return made(STEP, "s", single(step.time_s), [part for part in parts if part.term.value], write)
 
 
 def _distinct(terms: Iterable[Term]) -> list[Term]:
@@ -130,7 +130,7 @@ def _own_work(s: Setting, work: Any, overlap: float) -> Term:
         _over_rate(SCORES, "FLOP", scores, _pair(s)),
         _cache(s, work),
     ]
-    return _overlapped(terms, overlap, float(np.ravel(s.e.phase_overlap)[0]) if s.phases_wait else 1.0)
+    return _overlapped(terms, overlap, single(s.e.phase_overlap) if s.phases_wait else 1.0)
 
 
 def _overlapped(terms: list[Term], overlap: float, together: float) -> Term:
@@ -160,8 +160,8 @@ def _amounts(
     loads: list[tuple[str, Load]], time_s: Callable[[Load], Any], rate: Any, more: Iterable[tuple[str, Any]] = ()
 ) -> list[tuple[str, float]]:
     """Return the amounts behind a time of each operator: FLOP, or bytes; `more` are amounts that no operator has."""
-    own = [(name, float(np.ravel(time_s(one) * rate)[0])) for name, one in loads]
-    return own + [(name, float(np.ravel(amount)[0])) for name, amount in more]
+    own = [(name, single(time_s(one) * rate)) for name, one in loads]
+    return own + [(name, single(amount)) for name, amount in more]
 
 
 def _over_rate(name: str, unit: str, amounts: list[tuple[str, float]], rate: Term) -> Term:
@@ -192,7 +192,7 @@ def _peak_term(s: Setting, name: str, dtype: str, rate: Any, sparse: bool = Fals
 
 def _of_chip(s: Setting, name: str, what: str, whole: Any, rate: Any, unit: str) -> Term:
     """Return a rate of a rank: that of the chip over its ranks, times the share that the software reaches."""
-    value, peak, ranks = (float(np.ravel(x)[0]) for x in (rate, whole, s.at.ranks_per_chip))
+    value, peak, ranks = (single(x) for x in (rate, whole, s.at.ranks_per_chip))
     share = format_digits(value * ranks / peak, 4)
     formula = f"{what} / ranks of the chip x share that the software reaches"
     return Term(name, formula, f"{format_quantity(peak, unit)} / {ranks:g} x {share}", value, unit)
@@ -213,7 +213,7 @@ def _rate(s: Setting, name: str, rate: Any) -> Term:
 def _message_term(s: Setting, message: Message) -> Term:
     """Return all collectives of one kind in a step."""
     value, many, size, ranks = (
-        float(np.ravel(x)[0])
+        single(x)
         for x in (
             message_s(s, message),
             message.count,
@@ -228,7 +228,7 @@ def _message_term(s: Setting, message: Message) -> Term:
 
 
 def _cost_term(name: str, seconds: Any) -> Term:
-    return Term(f"cost of {name}", COST_FORMULAS.get(name, ""), "", float(np.ravel(seconds)[0]), "s")
+    return Term(f"cost of {name}", COST_FORMULAS.get(name, ""), "", single(seconds), "s")
 
 
 def memory_term(fit: MemoryFit) -> Term:
@@ -241,7 +241,7 @@ def memory_term(fit: MemoryFit) -> Term:
     >>> memory_term(fit).value == float(fit.total_bytes)
     True
     """
-    sizes = {name: float(np.ravel(getattr(fit, name))[0]) for name in KIND_FORMULAS}
+    sizes = {name: single(getattr(fit, name)) for name in KIND_FORMULAS}
     kinds = [
         Term(f"{name.removesuffix('_bytes').replace('_', ' ')} bytes", text, "", sizes[name], "B")
         for name, text in KIND_FORMULAS.items()
@@ -259,8 +259,8 @@ def collective_term(one: Collective) -> Term:
     >>> [part.term.name for part in term.parts]
     ['exchange', 'launch by the host']
     """
-    launch, size, ranks = (float(np.ravel(x)[0]) for x in (one.question.launch_s, one.message_bytes, one.ranks))
-    value = float(np.ravel(one.time_s)[0])
+    launch, size, ranks = (single(x) for x in (one.question.launch_s, one.message_bytes, one.ranks))
+    value = single(one.time_s)
     algorithm = str(np.ravel(one.algorithm)[0]).replace("_", " ")
     values = f"{format_quantity(size, 'B', 3)} over {ranks:g} ranks"
     exchange = Term("exchange", f"{algorithm} on the tiers that the ranks span", values, value - launch, "s")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from trnmodel.units import format_quantity
 
@@ -48,6 +50,17 @@ class Node(NamedTuple):
     def level(self) -> int:
         """How many terms it lies below the answer."""
         return len(self.path) - 1
+
+
+def single(value: Any) -> float:
+    """Return the number of an array that holds one.
+
+    Examples
+    --------
+    >>> single(np.array([2.0]))
+    2.0
+    """
+    return float(np.ravel(value)[0])
 
 
 def printed(term: Term) -> str:
