@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnmodel.catalog import load
 from trnmodel.declared import Checked, declare
-from trnmodel.explained.asked import ALLOWED, asked
-from trnmodel.explained.readings import GIVEN
+from trnmodel.explained.readings import FROM_CALL
 from trnmodel.explained.shares import RivalAnswer, Stand, stands
+from trnmodel.explained.subjects import ALLOWED, subject_of
 from trnmodel.explained.terms import Node, Path, Term, printed, walk
 from trnmodel.models.shipped import catalog as shipped_models
 from trnmodel.models.transformer import Transformer
@@ -108,14 +108,6 @@ class Explanation(Card):
         """The unit of the figure."""
         return self.term.unit
 
-    def share(self, node: Node) -> float:
-        """Return by how many per cent the answer changes where a term alone grows by one per cent."""
-        return node.weight * node.term.value / self.value
-
-    def nodes(self) -> list[Node]:
-        """Return every term with its place in the tree, the answer first, each before its parts."""
-        return list(walk(self.term))
-
     def by_share(self) -> pd.DataFrame:
         """Return a row for each fact and each of its rival readings, the fact that moves the answer most first."""
         rows = []
@@ -136,7 +128,7 @@ class Explanation(Card):
     def _rows(self) -> Iterator[dict[str, Any]]:
         for node in walk(self.term):
             term = node.term
-            row = {"level": node.level, "share": self.share(node), "source": "", **_no_rival()}
+            row = {"level": node.level, "share": self._share(node), "source": "", **_no_rival()}
             yield row | {name: getattr(term, name) for name in ("name", "formula", "values", "value", "unit")}
             for one in self._entering(node):
                 yield _row(one, node.level + 1, self._through(one, node))
@@ -155,15 +147,19 @@ class Explanation(Card):
         told: set[str] = set()
         for node in walk(self.term):
             entering = [one for one in self._entering(node) if abs(self._through(one, node)) >= SHOWN]
-            share = abs(self.share(node))
+            share = abs(self._share(node))
             if share < SHOWN or (share < SHOWN_AMOUNT and not (node.term.parts or entering)):
                 continue
-            lines += [f"{INDENT * node.level}{text}" for text in _term_lines(node, self.share(node))]
+            lines += [f"{INDENT * node.level}{text}" for text in _term_lines(node, self._share(node))]
             for one in entering:
                 texts = self._fact_lines(one, self._through(one, node), one.fact not in told)
                 lines += [f"{INDENT * (node.level + 1)}{text}" for text in texts]
                 told.add(one.fact)
         return [*lines, *self._last_lines()]
+
+    def _share(self, node: Node) -> float:
+        """Return by how many per cent the answer changes where a term alone grows by one per cent."""
+        return node.weight * node.term.value / self.value
 
     def _through(self, one: FactShare, node: Node) -> float:
         """Return the share of a fact that passes through a term."""
@@ -187,7 +183,7 @@ class Explanation(Card):
 
     def _fact_lines(self, one: FactShare, share: float, with_rival: bool) -> list[str]:
         """Return a fact with its source, and, once, its rival reading."""
-        where = GIVEN if one.source == GIVEN else f"{_source(one.source)}, {one.locator}"
+        where = FROM_CALL if one.source == FROM_CALL else f"{_source(one.source)}, {one.locator}"
         lines = [f"- {_title(one)}: {one.printed} ({_percent(share)}). Source: {where}."]
         rival = one.rival
         if rival is not None and with_rival:
@@ -290,7 +286,7 @@ def explain(answer: Any) -> Explanation:
     >>> first.quantity, round(first.share, 3), first.source, first.locator
     ('hbm_bytes_per_s', -1.0, 'ah-trainium2', 'L30 Device Memory')
     """
-    one = asked(answer)
+    one = subject_of(answer)
     facts = tuple(_fact_share(stand) for stand in stands(one))
     source, locator = _origin(one.model)
     return Explanation(
@@ -309,7 +305,7 @@ def _origin(model: Transformer | None) -> tuple[str, str]:
         return "", ""
     row = shipped_models().get(model.id)
     if row is None or model.path:
-        return GIVEN, model.path or model.id
+        return FROM_CALL, model.path or model.id
     return row.source, row.locator
 
 
@@ -325,7 +321,7 @@ def _fact_share(stand: Stand) -> FactShare:
         value=reading.value,
         unit=unit,
         printed=_printed(fact) if fact else format_quantity(reading.value, unit),
-        source=fact.source if fact else GIVEN,
+        source=fact.source if fact else FROM_CALL,
         locator=fact.locator if fact else reading.id,
         confidence=fact.confidence if fact else "",
         share=stand.share,

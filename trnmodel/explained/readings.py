@@ -15,7 +15,7 @@ from trnmodel.catalog.specs import Spec
 from trnmodel.catalog.tables import Fact
 
 SAME = 1e-9  # relative difference up to which a field holds what its fact prints
-GIVEN = "given with the call"
+FROM_CALL = "given with the call"
 Place = tuple[type, str, str]  # kind of a spec, its id, and a field as `Spec.at` names it
 
 
@@ -107,14 +107,14 @@ def readings(specs: Iterable[Spec]) -> list[Reading]:
     >>> sorted(label for _, _, label in peaks.places)
     ['peak_flop_per_s[bf16]', 'peak_flop_per_s[fp16]', 'peak_flop_per_s[tf32]']
     """
-    found: dict[str, Reading] = {}
+    by_id: dict[str, Reading] = {}
     for spec in (each for one in specs for each in specs_within(one)):
         for label, value in _numbers(spec):
             for reading in _of_field(spec, label, value):
-                before = found.get(reading.id, reading)
+                before = by_id.get(reading.id, reading)
                 is_count = before.is_count or reading.is_count
-                found[reading.id] = reading._replace(places={**before.places, **reading.places}, is_count=is_count)
-    return list(found.values())
+                by_id[reading.id] = reading._replace(places={**before.places, **reading.places}, is_count=is_count)
+    return list(by_id.values())
 
 
 def _of_field(spec: Spec, label: str, value: float) -> Iterator[Reading]:
@@ -209,15 +209,15 @@ def _speaks_of(fact: Fact, label: str) -> bool:
 
 def _other_prices(reading: Reading, specs: Iterable[Spec]) -> list[Rival]:
     """Return the lowest and the highest price in force as readings that would stand alone."""
-    found = []
+    others = []
     for rent in (each for one in specs for each in specs_within(one) if isinstance(each, Rent)):
         place = (*_key(rent), "usd_per_chip_h")
         prices = {_price(load.facts_rows()[one]): one for one in rent.sources.get("usd_per_chip_h", ())}
         for price in {min(prices), max(prices)} if place in reading.places else ():
             if not _same(price, rent.usd_per_chip_h):
                 fact, own = load.facts_rows()[prices[price]], {place: price / rent.usd_per_chip_h}
-                found.append(Rival(fact, load.value_si(fact)[0], "open", own))
-    return sorted(found, key=lambda one: one.value)
+                others.append(Rival(fact, load.value_si(fact)[0], "open", own))
+    return sorted(others, key=lambda one: one.value)
 
 
 def factors_of(some: Iterable[Reading], step: float, uneven: float = 0.0) -> dict[Place, float]:

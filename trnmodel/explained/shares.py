@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 
 from trnmodel.catalog.tables import Fact
-from trnmodel.explained.asked import Asked
 from trnmodel.explained.readings import (
     Place,
     Reading,
@@ -19,6 +18,7 @@ from trnmodel.explained.readings import (
     rivals,
     specs_within,
 )
+from trnmodel.explained.subjects import Subject
 from trnmodel.explained.terms import Path, direct, values_of, walk
 
 STEP = 1e-4  # relative step by which a fact is moved up and down
@@ -59,7 +59,7 @@ class Move(NamedTuple):
     why: str = ""
 
 
-def stands(one: Asked) -> list[Stand]:
+def stands(one: Subject) -> list[Stand]:
     """Return the numbers that an answer stands on, those that move it most first.
 
     Each is moved by one ten-thousandth, up and down, and the question is asked again. Numbers of one spec that move
@@ -68,13 +68,13 @@ def stands(one: Asked) -> list[Stand]:
     own = _move(one, {})
     every = readings(one.specs)
     live = [reading for group in _groups(one, every) for reading in _moving(one, own, group)]
-    found = [_stand(one, own, reading) for reading in live]
+    every_stand = [_stand(one, own, reading) for reading in live]
     ids = {reading.id for reading in live}
-    found += [_still(one, own, reading) for reading in every if reading.id not in ids]
-    return sorted((stand for stand in found if stand.through or stand.rivals), key=_order)
+    every_stand += [_still(one, own, reading) for reading in every if reading.id not in ids]
+    return sorted((stand for stand in every_stand if stand.through or stand.rivals), key=_order)
 
 
-def _still(one: Asked, own: Move, reading: Reading) -> Stand:
+def _still(one: Subject, own: Move, reading: Reading) -> Stand:
     """Return a number that has no small change, or whose small change moves nothing."""
     return Stand(reading, math.nan if reading.is_count else 0.0, {}, _rival_answers(one, own, reading))
 
@@ -83,7 +83,7 @@ def _order(stand: Stand) -> float:
     return -abs(stand.share) if stand.share == stand.share else 0.0
 
 
-def _groups(one: Asked, every: Iterable[Reading]) -> Iterator[list[Reading]]:
+def _groups(one: Subject, every: Iterable[Reading]) -> Iterator[list[Reading]]:
     """Yield the numbers that have a small change by the innermost spec that holds them."""
     left = {reading.id: reading for reading in every if not reading.is_count}
     inner_first = [spec for spec in one.specs for spec in reversed([*specs_within(spec)])]
@@ -94,7 +94,7 @@ def _groups(one: Asked, every: Iterable[Reading]) -> Iterator[list[Reading]]:
             yield [left.pop(name) for name in names]
 
 
-def _moving(one: Asked, own: Move, group: list[Reading]) -> list[Reading]:
+def _moving(one: Subject, own: Move, group: list[Reading]) -> list[Reading]:
     """Return the numbers of a group; none where all of them together move nothing."""
     there = _move(one, factors_of(group, -STEP, UNEVEN))
     return group if there.why or _changed(own, there) else []
@@ -106,7 +106,7 @@ def _changed(own: Move, there: Move) -> bool:
     )
 
 
-def _move(one: Asked, factors: Mapping[Place, float]) -> Move:
+def _move(one: Subject, factors: Mapping[Place, float]) -> Move:
     """Return the answer with some fields so many times what they are."""
     try:
         answer = one.again(*(moved(spec, factors) for spec in one.specs)) if factors else one.answer
@@ -118,7 +118,7 @@ def _move(one: Asked, factors: Mapping[Place, float]) -> Move:
     return Move(values_of(term), term.value)
 
 
-def _stand(one: Asked, own: Move, reading: Reading) -> Stand:
+def _stand(one: Subject, own: Move, reading: Reading) -> Stand:
     """Return how far an answer follows a number, and through which terms."""
     sides = {side: _move(one, factors_of([reading], side * STEP)) for side in (1, -1)}
     there = {side: move for side, move in sides.items() if abs(_slope(own, move)) < JUMP}
@@ -145,11 +145,11 @@ def _change(own: Move, move: Move, path: Path) -> float:
     return move.values.get(path, own.values[path]) - own.values[path]
 
 
-def _rival_answers(one: Asked, own: Move, reading: Reading) -> tuple[RivalAnswer, ...]:
+def _rival_answers(one: Subject, own: Move, reading: Reading) -> tuple[RivalAnswer, ...]:
     """Return the answer with each value that another source prints; those that change nothing are left out."""
-    found = []
+    answers = []
     for rival in rivals(reading, one.specs):
         there = _move(one, rival.factors)
         if there.why or not math.isclose(there.answer, own.answer, rel_tol=NOTHING):
-            found.append(RivalAnswer(rival.fact, rival.value, rival.status, there.answer, there.why))
-    return tuple(found)
+            answers.append(RivalAnswer(rival.fact, rival.value, rival.status, there.answer, there.why))
+    return tuple(answers)

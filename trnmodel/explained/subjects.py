@@ -1,4 +1,4 @@
-"""Answers that can be explained: the specs behind each, and how its question is asked again with other ones."""
+"""Answers that can be explained: the specs behind each, and how its question is put again with other ones."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ALLOWED = (
 IN_JUMPS = "Whole systems are paid for its requests, in jumps, so that the load of one replica is explained"
 
 
-class Asked(NamedTuple):
+class Subject(NamedTuple):
     """An answer with its question: `again` asks it with other specs in the order of `specs`, `term` gives its tree.
 
     `head` is the answer in words.
@@ -52,7 +52,7 @@ class Asked(NamedTuple):
     model: Transformer | None
 
 
-def asked(answer: Any) -> Asked:
+def subject_of(answer: Any) -> Subject:
     """Return an answer with the way to ask its question again.
 
     Raises ValueError, naming the answer, for what cannot be explained: another kind of result, several points, a point
@@ -72,9 +72,9 @@ def asked(answer: Any) -> Asked:
     return make(answer)
 
 
-def _of_step(step: Step) -> Asked:
+def _of_step(step: Step) -> Subject:
     head, specs = _head(step, step.model.id, step.system.id), (step.system, step.stack)
-    return Asked(head, step, specs, lambda *other: _step_again(step, *other), step_term, step.model)
+    return Subject(head, step, specs, lambda *other: _step_again(step, *other), step_term, step.model)
 
 
 def _step_again(step: Step, system: Any, stack: Any) -> Step:
@@ -87,7 +87,7 @@ def _step_again(step: Step, system: Any, stack: Any) -> Step:
     return prefill(step.model, system, q.mapping, **ask)
 
 
-def _of_memory(fit: MemoryFit) -> Asked:
+def _of_memory(fit: MemoryFit) -> Subject:
     q = fit.question
 
     def again(system: Any, stack: Any) -> MemoryFit:
@@ -95,10 +95,10 @@ def _of_memory(fit: MemoryFit) -> Asked:
         return memory_fit(q.model, system, q.mapping, **ask)
 
     head = _head(fit, q.model.id, fit.system.id)
-    return Asked(head, fit, (fit.system, fit.stack), again, memory_term, q.model)
+    return Subject(head, fit, (fit.system, fit.stack), again, memory_term, q.model)
 
 
-def _of_collective(one: Collective) -> Asked:
+def _of_collective(one: Collective) -> Subject:
     q = one.question
     e = () if q.efficiencies is None else (q.efficiencies,)
     launch = chip_of(q.system).collective_launch_s
@@ -111,10 +111,10 @@ def _of_collective(one: Collective) -> Asked:
         return collective(q.kind, q.message_bytes, system, q.ranks, **ask)
 
     head = _head(one, q.kind.replace("_", "-"), q.system.id)
-    return Asked(head, one, (q.system, *e), again, collective_term, None)
+    return Subject(head, one, (q.system, *e), again, collective_term, None)
 
 
-def _of_energy(one: Energy) -> Asked:
+def _of_energy(one: Energy) -> Subject:
     q = one.question
     power = facilities.power(chip_of(one.system)) if q.power is None else q.power
 
@@ -124,14 +124,14 @@ def _of_energy(one: Energy) -> Asked:
         return there
 
     head, specs = _head(one, one.model.id, one.system.id), (one.system, one.stack, q.facility, power)
-    return Asked(head, one, specs, again, energy_term, one.model)
+    return Subject(head, one, specs, again, energy_term, one.model)
 
 
-def _of_choice(c: Choice) -> Asked:
+def _of_choice(c: Choice) -> Subject:
     q, head = c.question, _head(c, c.question.model.id, c.place)
     if q.request.requests_per_s is not None:
         head = f"{head}. {IN_JUMPS}"
-    return Asked(head, c, (q.system, q.option), lambda *specs: _choice_again(c, *specs), choice_term, q.model)
+    return Subject(head, c, (q.system, q.option), lambda *specs: _choice_again(c, *specs), choice_term, q.model)
 
 
 def _choice_again(c: Choice, system: Any, option: Any) -> Choice:
@@ -142,7 +142,7 @@ def _choice_again(c: Choice, system: Any, option: Any) -> Choice:
     return chosen(Point((2, 0.0), q, c.tp, c.ep, c.pp, c.cp, q.times(steps), chips, ""))
 
 
-def _of_cost(one: TokenCost) -> Asked:
+def _of_cost(one: TokenCost) -> Subject:
     c = one.choice
     if c is None or one.owned is not None:
         refuse("answer", "TokenCost of an owner", f"its price follows from tm.tco; allowed is {ALLOWED}")
@@ -152,15 +152,15 @@ def _of_cost(one: TokenCost) -> Asked:
         return cost_line(one.question, system, rent, None, option.efficiencies, there)
 
     q, head = c.question, _head(one, one.model.id, one.system.id)
-    return Asked(head, one, (q.system, q.option, replace(one.rent, chip=q.system.chip)), again, cost_term, q.model)
+    return Subject(head, one, (q.system, q.option, replace(one.rent, chip=q.system.chip)), again, cost_term, q.model)
 
 
-def _of_train_step(step: TrainStep) -> Asked:
+def _of_train_step(step: TrainStep) -> Subject:
     head, specs = _head(step, step.model.id, step.system.id), (step.system, step.stack)
-    return Asked(head, step, specs, lambda *other: _train_again(step, *other), train_term, step.model)
+    return Subject(head, step, specs, lambda *other: _train_again(step, *other), train_term, step.model)
 
 
-def _of_run(run: TrainRun) -> Asked:
+def _of_run(run: TrainRun) -> Subject:
     head = _head(run, run.model.id, run.system.id)
     return _of_train_step(run.step)._replace(head=head, term=lambda step: run_term(run, step))
 
@@ -175,11 +175,11 @@ def _train_again(step: TrainStep, system: Any, stack: Any) -> TrainStep:
 
 
 def _head(answer: Any, what: str, where: str) -> str:
-    """Return the first line of a card, with what was asked and where in place of the kind of the answer."""
+    """Return the first line of a card, with its subject and place in front."""
     return f"{what} on {where}: {answer.card()[0].partition(': ')[2]}"
 
 
-KINDS: tuple[tuple[type, Callable[[Any], Asked]], ...] = (
+KINDS: tuple[tuple[type, Callable[[Any], Subject]], ...] = (
     (Step, _of_step),
     (MemoryFit, _of_memory),
     (Collective, _of_collective),
