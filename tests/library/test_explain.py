@@ -1,8 +1,9 @@
-"""Where a number comes from: parts add up, shares are finite differences, rivals are asked by hand, sources are there."""
+"""Where a number comes from: parts add up, shares are finite differences, rivals are asked by hand, sources exist."""
 
 import json
 import math
 from dataclasses import replace
+from functools import cache
 
 import msgspec
 import numpy as np
@@ -14,7 +15,7 @@ from trnmodel.catalog import load
 from trnmodel.catalog.rulings import Ruled
 from trnmodel.cli.app import app
 from trnmodel.explained.readings import FROM_CALL, readings, rivals
-from trnmodel.explained.terms import walk
+from trnmodel.explained.trees import walk
 from trnmodel.serving.server import serve
 
 H = 1e-4
@@ -68,12 +69,17 @@ def run():
 MADE = [decode, prefill, mixture, fit, exchange, joules, choice, cost, training, run]
 
 
+@cache
+def explained(made):
+    return tm.explain(made())
+
+
 def found(why, quantity, about=""):
     return next(one for one in why.facts if one.quantity == quantity and about in one.about)
 
 
 def shares(why):
-    return {node.path: node.weight * node.term.value / why.value for node in walk(why.term)}
+    return {node.path: node.weight * node.branch.value / why.value for node in walk(why.tree)}
 
 
 # --- the answer is the sum of its parts -------------------------------------------------------------------------------
@@ -86,7 +92,7 @@ def test_the_time_of_a_step_by_hand():
     weights = 32 * layer + 2 * (128256 * 4096 + 4096 + 4096)  # head, the last norm, and one row of the embedding
     cache = 32 * 2 * 1024 * 2 * (2048 + 1)  # read at 2,048 tokens, one written
     assert why.value == pytest.approx((weights + cache) / (2.9e12 / 4), rel=1e-9)
-    values = {node.term.name: node.term.value for node in walk(why.term)}
+    values = {node.branch.name: node.branch.value for node in walk(why.tree)}
     assert values["bytes of weights"] == weights
     assert values["bytes of the cache"] == cache
     assert values["rate of reads of weights"] == 2.9e12 / 4
@@ -95,12 +101,12 @@ def test_the_time_of_a_step_by_hand():
 @pytest.mark.parametrize("made", MADE)
 def test_the_figure_that_is_explained_is_that_of_the_answer(made):
     answer = made()
-    assert tm.explain(answer).value == pytest.approx(float(answer.figure(answer.FIGURE)), rel=1e-12)
+    assert explained(made).value == pytest.approx(float(answer.figure(answer.FIGURE)), rel=1e-12)
 
 
 @pytest.mark.parametrize("made", [decode, prefill, mixture, training, fit, exchange])
 def test_shares_of_times_and_sizes_that_add_up_or_overlap_sum_to_one(made):
-    why = tm.explain(made())
+    why = explained(made)
     first = [share for path, share in shares(why).items() if len(path) == 2]
     assert sum(first) == pytest.approx(1.0, abs=1e-9)
 
@@ -108,7 +114,7 @@ def test_shares_of_times_and_sizes_that_add_up_or_overlap_sum_to_one(made):
 @pytest.mark.parametrize("made", [decode, prefill, mixture])
 def test_a_step_follows_from_the_four_times_of_a_rank_its_exchanges_and_its_costs(made):
     step = made()
-    values = {node.term.name: node.term.value for node in walk(tm.explain(step).term)}
+    values = {node.branch.name: node.branch.value for node in walk(tm.explain(step).tree)}
     linear, weights, scores, cache = (
         values[name] for name in ("matrix products", "reads of weights", "attention products", "reads of the cache")
     )
@@ -124,16 +130,16 @@ def test_software_that_hides_a_part_of_the_network():
     """Overlaps of a half: the longer time, and half of the shorter."""
     half = {"compute_memory_overlap": 0.5, "network_overlap": 0.5, "efficiencies": "ideal"}
     why = tm.explain(decode(**half))
-    values = {node.term.name: node.term.value for node in walk(why.term)}
+    values = {node.branch.name: node.branch.value for node in walk(why.tree)}
     own, sent = values["own work of a rank"], values["exchanges between ranks"]
     assert why.value == pytest.approx(max(own, sent) + min(own, sent) / 2, rel=1e-12)
-    assert why.term.formula.startswith("max(own work of a rank, exchanges between ranks) + 0.5 x min(")
+    assert why.tree.formula.startswith("max(own work of a rank, exchanges between ranks) + 0.5 x min(")
 
 
 def test_a_full_batch_by_hand():
     """Tokens/s of a chip: sequences over the time in which each gets its answer and the next ones their prompts."""
     best = choice(tm.Request(1024, 256))
-    values = {node.term.name: node.term.value for node in walk(tm.explain(best).term)}
+    values = {node.branch.name: node.branch.value for node in walk(tm.explain(best).tree)}
     step = values.get("time of a decode step with drafts", values["time of a decode step"])
     prompts = values["time of a prompt"]
     load = best.batch / (256 * step / float(best.times.tokens_per_step) + best.batch * prompts)
@@ -143,7 +149,7 @@ def test_a_full_batch_by_hand():
 
 def test_a_cost_by_hand():
     line = cost()
-    values = {node.term.name: node.term.value for node in walk(tm.explain(line).term)}
+    values = {node.branch.name: node.branch.value for node in walk(tm.explain(line).tree)}
     made = values["price of a chip-hour"] / 3600 / values["tokens/s of a paid chip"] * 1e6
     assert made == pytest.approx(float(line.generated_usd_per_mtoken), rel=1e-12)
 
@@ -160,7 +166,7 @@ def faster(system, name, by):
 @pytest.mark.parametrize("name", ["hbm_bytes_per_s", "peak_flop_per_s[bf16]", "intra_chip_bytes_per_s"])
 def test_the_share_of_a_chip_is_a_finite_difference_of_the_public_call(made, name):
     up, own, down = (float(made(system=faster("trn2.48xlarge", name, by)).time_s) for by in (1 + H, 1, 1 - H))
-    one = found(tm.explain(made()), name.partition("[")[0], "trainium2")
+    one = found(explained(made), name.partition("[")[0], "trainium2")
     assert one.share == pytest.approx((up - down) / (2 * H) / own, rel=1e-6, abs=1e-9)
 
 
@@ -168,12 +174,12 @@ def test_the_share_of_a_chip_is_a_finite_difference_of_the_public_call(made, nam
 def test_the_share_of_a_constant_of_software_is_a_finite_difference_of_the_public_call(name):
     stack = tm.efficiencies("trainium2")
     times = [float(decode(efficiencies=stack.moved({name: stack.at(name) * by})).time_s) for by in (1 + H, 1, 1 - H)]
-    assert found(tm.explain(decode()), name).share == pytest.approx((times[0] - times[2]) / (2 * H) / times[1], rel=1e-6)
+    assert found(explained(decode), name).share == pytest.approx((times[0] - times[2]) / (2 * H) / times[1], rel=1e-6)
 
 
 def test_the_share_of_what_ends_at_one_is_asked_below_it():
     """All of the shorter of compute and memory hides; what hides less adds as much of it."""
-    one = found(tm.explain(decode()), "compute_memory_overlap")
+    one = found(explained(decode), "compute_memory_overlap")
     less = float(decode(compute_memory_overlap=1 - H).time_s)
     assert one.share == pytest.approx((1 - less / float(decode().time_s)) / H, rel=1e-6)
     assert one.share < 0
@@ -195,7 +201,7 @@ def test_the_share_of_a_plan_is_a_finite_difference_of_a_server_with_its_mapping
 
 
 def test_a_price_moves_the_cost_in_proportion():
-    one = found(tm.explain(cost()), "rent_usd_per_h")
+    one = found(explained(cost), "rent_usd_per_h")
     assert one.share == pytest.approx(1.0, abs=1e-9)
     assert float(cost(pricing=4.0).generated_usd_per_mtoken) == pytest.approx(
         2 * float(cost(pricing=2.0).generated_usd_per_mtoken), rel=1e-12
@@ -204,7 +210,7 @@ def test_a_price_moves_the_cost_in_proportion():
 
 @pytest.mark.parametrize("made", MADE)
 def test_what_passes_through_the_terms_is_the_whole_share(made):
-    for one in tm.explain(made()).facts:
+    for one in explained(made).facts:
         if one.through:
             assert sum(one.through.values()) == pytest.approx(one.share, abs=2e-4), one.fact
 
@@ -218,7 +224,7 @@ def test_a_time_that_is_all_memory_stands_on_the_bandwidth_alone():
 
 
 def test_a_rival_reading_changes_the_answer_as_asking_by_hand_does():
-    one = found(tm.explain(decode()), "hbm_bytes_per_s")
+    one = found(explained(decode), "hbm_bytes_per_s")
     assert {rival.value for rival in one.rivals} == {3e12, 2.4e12}
     for rival in one.rivals:
         by_hand = decode(system=faster("trn2.48xlarge", "hbm_bytes_per_s", rival.value / 2.9e12))
@@ -228,7 +234,7 @@ def test_a_rival_reading_changes_the_answer_as_asking_by_hand_does():
 
 def test_a_rival_reading_is_what_the_answer_is_with_that_fact_in_force():
     """With the other row of `data/` in the place of the one in force, all that is read of it is read anew."""
-    one = found(tm.explain(decode()), "hbm_bytes_per_s")
+    one = found(explained(decode), "hbm_bytes_per_s")
     key = ("trainium2", "hbm_bytes_per_s", "")
     for rival in one.rivals:
         fact = load.facts_rows()[rival.fact]
@@ -238,9 +244,9 @@ def test_a_rival_reading_is_what_the_answer_is_with_that_fact_in_force():
 
 
 def test_an_open_rival_comes_first():
-    one = found(tm.explain(mixture()), "hbm_bytes_per_s")
+    one = found(explained(mixture), "hbm_bytes_per_s")
     assert one.rival.status == "open"
-    assert one.rival.answer > tm.explain(mixture()).value  # a lower bandwidth takes longer
+    assert one.rival.answer > explained(mixture).value  # a lower bandwidth takes longer
 
 
 def test_a_rival_with_which_there_is_no_answer_says_why():
@@ -274,7 +280,7 @@ def test_the_prices_beside_the_median_are_rivals():
 
 @pytest.mark.parametrize("made", MADE)
 def test_every_fact_has_a_source_and_a_locator_and_so_has_the_model(made):
-    why = tm.explain(made())
+    why = explained(made)
     frame = why.to_frame()
     leaves = frame[frame.fact != ""]
     assert len(leaves) > len(why.facts) / 2
@@ -318,7 +324,7 @@ def test_the_name_of_an_own_model_is_not_that_of_a_shipped_one(tmp_path):
 
 @pytest.mark.parametrize("made", MADE)
 def test_card_and_tables(made):
-    why = tm.explain(made())
+    why = explained(made)
     text = "\n".join(why.card())
     assert "nan" not in text.lower().replace("finance", "")
     assert text.startswith(why.head)

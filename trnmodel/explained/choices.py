@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from trnmodel.explained.steps import step_term
-from trnmodel.explained.terms import DIGITS, Part, Term, Written, made, single, summed
+from trnmodel.explained.steps import step_tree
+from trnmodel.explained.trees import DIGITS, Branch, Part, Written, made, single, summed
 from trnmodel.search.chip_seconds import TokenCost
 from trnmodel.search.choice import Choice
 from trnmodel.serving import account
@@ -14,7 +14,7 @@ STEP_SIZE = 1e-5  # of a time, by which the load of a replica is differentiated
 FULL = 1e-9  # share up to which a load is that of a full batch
 
 
-def choice_term(c: Choice) -> Term:
+def choice_tree(c: Choice) -> Branch:
     """Return the generated tokens/s of a paid chip as a tree, down to the decode step and the prompts.
 
     With a rate of requests whole systems are paid, so that the answer moves in jumps; the load of one replica, which
@@ -24,7 +24,7 @@ def choice_term(c: Choice) -> Term:
     --------
     >>> import trnmodel as tm
     >>> best = tm.plan("llama-3.1-8b", tm.Request(1024, 256, tokens_per_s_per_user=50), "trn2.48xlarge").best
-    >>> [part.term.name for part in choice_term(best).parts]
+    >>> [part.branch.name for part in choice_tree(best).parts]
     ['load of a replica']
     """
     load = _load(c)
@@ -40,29 +40,29 @@ def choice_term(c: Choice) -> Term:
     return made("tokens/s of a paid chip", "token/s", load.value * each, [Part(load, each)], write)
 
 
-def _load(c: Choice) -> Term:
+def _load(c: Choice) -> Branch:
     """Return the requests/s of a replica at its planned load."""
     times, request = c.times, c.question.request
-    steps: dict[tuple[str, ...], Term] = {("step_s",): _decode(c)}
+    steps: dict[tuple[str, ...], Branch] = {("step_s",): _decode(c)}
     if c.together is c.first:
-        steps["together_s", "alone_s"] = step_term(c.first)._replace(name="time of a prompt")
+        steps["together_s", "alone_s"] = step_tree(c.first)._replace(name="time of a prompt")
     else:
-        steps["together_s",] = step_term(c.together)._replace(name="time of the prompts of all groups at once")
-        steps["alone_s",] = step_term(c.first)._replace(name="time of a prompt by itself")
+        steps["together_s",] = step_tree(c.together)._replace(name="time of the prompts of all groups at once")
+        steps["alone_s",] = step_tree(c.first)._replace(name="time of a prompt by itself")
     slopes = ((term, _slope(c, names)) for names, term in steps.items())
     parts = [Part(term, slope) for term, slope in slopes if slope]
     formula, values = _regime(c)
     value = float(account.planned_requests_per_s(times, request))
-    return Term("load of a replica", formula, values, value, "requests/s", tuple(parts))
+    return Branch("load of a replica", formula, values, value, "requests/s", tuple(parts))
 
 
-def _decode(c: Choice) -> Term:
+def _decode(c: Choice) -> Branch:
     """Return the decode step, with its drafts where it has any."""
-    step = step_term(c.step)._replace(name="time of a decode step")
+    step = step_tree(c.step)._replace(name="time of a decode step")
     drafts = single(c.steps.drafts_s)
     if not drafts:
         return step
-    return summed("time of a decode step with drafts", "s", [step, Term("time of the drafts", "", "", drafts, "s")])
+    return summed("time of a decode step with drafts", "s", [step, Branch("time of the drafts", "", "", drafts, "s")])
 
 
 def _slope(c: Choice, names: tuple[str, ...]) -> float:
@@ -94,18 +94,18 @@ def _regime(c: Choice) -> tuple[str, str]:
     return "largest load at which the first token keeps its limit", f"decode step {step}, prompt {prompt}"
 
 
-def cost_term(one: TokenCost) -> Term:
+def cost_tree(one: TokenCost) -> Branch:
     """Return the cost of a million generated tokens as a tree: the price of a chip-hour, and the chip-seconds.
 
     Examples
     --------
     >>> import trnmodel as tm
     >>> line = tm.token_cost("llama-3.1-8b", tm.Request(1024, 256), "trn2.48xlarge").lines[0]
-    >>> [part.term.name for part in cost_term(line).parts]
+    >>> [part.branch.name for part in cost_tree(line).parts]
     ['price of a chip-hour', 'chip-seconds of a token']
     """
     assert one.choice is not None
-    price = Term(
+    price = Branch(
         "price of a chip-hour", f"median of the prices in force ({one.pricing})", "", float(one.usd_per_chip_h), "USD/h"
     )
     seconds = _chip_seconds(one, one.choice)
@@ -118,10 +118,10 @@ def cost_term(one: TokenCost) -> Term:
     return made("cost of a million tokens", "USD/Mtoken", value, parts, write)
 
 
-def _chip_seconds(one: TokenCost, c: Choice) -> Term:
+def _chip_seconds(one: TokenCost, c: Choice) -> Branch:
     """Return the paid chip-seconds of a generated token."""
     name, value = "chip-seconds of a token", one.chip_s()
     if one.request.requests_per_s is not None:
-        return Term(name, "chips of whole systems / tokens/s of all requests", "", value, "s")
-    rate = choice_term(c)
+        return Branch(name, "chips of whole systems / tokens/s of all requests", "", value, "s")
+    rate = choice_tree(c)
     return made(name, "s", value, [Part(rate, -value / rate.value)], lambda of: f"1 / {of(rate)}")

@@ -12,7 +12,7 @@ from trnmodel.declared import Checked, declare
 from trnmodel.explained.readings import FROM_CALL
 from trnmodel.explained.shares import RivalAnswer, Stand, stands
 from trnmodel.explained.subjects import ALLOWED, subject_of
-from trnmodel.explained.terms import Node, Path, Term, printed, walk
+from trnmodel.explained.trees import Branch, Node, Path, printed, walk
 from trnmodel.models.shipped import catalog as shipped_models
 from trnmodel.models.transformer import Transformer
 from trnmodel.result import Card, in_sentence, tidy
@@ -87,12 +87,12 @@ class FactShare(NamedTuple):
 class Explanation(Card):
     """Where an answer comes from: its terms, down to amounts and rates, and the facts under them.
 
-    `head` is the answer in words, `term` the tree of its terms and `facts` are the numbers that it stands on, those
+    `head` is the answer in words, `tree` is the tree of its terms and `facts` are the numbers that it stands on, those
     that move it most first. `model_source` and `model_locator` say where the configuration of the model was read.
     """
 
     head: str
-    term: Term
+    tree: Branch
     facts: tuple[FactShare, ...]
     model: str
     model_source: str
@@ -101,12 +101,12 @@ class Explanation(Card):
     @property
     def value(self) -> float:
         """The figure that is explained, in its base unit."""
-        return self.term.value
+        return self.tree.value
 
     @property
     def unit(self) -> str:
         """The unit of the figure."""
-        return self.term.unit
+        return self.tree.unit
 
     def by_share(self) -> pd.DataFrame:
         """Return a row for each fact and each of its rival readings, the fact that moves the answer most first."""
@@ -126,10 +126,10 @@ class Explanation(Card):
         return tidy(dict.fromkeys(COLUMNS, "") | row for row in self._rows())
 
     def _rows(self) -> Iterator[dict[str, Any]]:
-        for node in walk(self.term):
-            term = node.term
+        for node in walk(self.tree):
+            branch = node.branch
             row = {"level": node.level, "share": self._share(node), "source": "", **_no_rival()}
-            yield row | {name: getattr(term, name) for name in ("name", "formula", "values", "value", "unit")}
+            yield row | {name: getattr(branch, name) for name in ("name", "formula", "values", "value", "unit")}
             for one in self._entering(node):
                 yield _row(one, node.level + 1, self._through(one, node))
         if self.model:
@@ -145,12 +145,12 @@ class Explanation(Card):
         """Return the tree on lines: the terms and facts with a share of at least one per cent, and rival readings."""
         lines = [self.head, LEGEND, *self._first_facts()]
         told: set[str] = set()
-        for node in walk(self.term):
+        for node in walk(self.tree):
             entering = [one for one in self._entering(node) if abs(self._through(one, node)) >= SHOWN]
             share = abs(self._share(node))
-            if share < SHOWN or (share < SHOWN_AMOUNT and not (node.term.parts or entering)):
+            if share < SHOWN or (share < SHOWN_AMOUNT and not (node.branch.parts or entering)):
                 continue
-            lines += [f"{INDENT * node.level}{text}" for text in _term_lines(node, self._share(node))]
+            lines += [f"{INDENT * node.level}{text}" for text in _branch_lines(node, self._share(node))]
             for one in entering:
                 texts = self._fact_lines(one, self._through(one, node), one.fact not in told)
                 lines += [f"{INDENT * (node.level + 1)}{text}" for text in texts]
@@ -159,7 +159,7 @@ class Explanation(Card):
 
     def _share(self, node: Node) -> float:
         """Return by how many per cent the answer changes where a term alone grows by one per cent."""
-        return node.weight * node.term.value / self.value
+        return node.weight * node.branch.value / self.value
 
     def _through(self, one: FactShare, node: Node) -> float:
         """Return the share of a fact that passes through a term."""
@@ -192,12 +192,12 @@ class Explanation(Card):
         return lines
 
 
-def _term_lines(node: Node, share: float) -> list[str]:
+def _branch_lines(node: Node, share: float) -> list[str]:
     """Return a term with its value and share, then its formula in words and with values, where it has more parts."""
-    term = node.term
-    lines = [f"{term.name}: {printed(term)}" + (f" ({_percent(share)})" if node.level else "")]
-    one = term.formula == term.parts[0].term.name if term.parts else False
-    return lines + [f"  = {text}" for text in (term.formula, term.values) if text and not one]
+    branch = node.branch
+    lines = [f"{branch.name}: {printed(branch)}" + (f" ({_percent(share)})" if node.level else "")]
+    one = branch.formula == branch.parts[0].branch.name if branch.parts else False
+    return lines + [f"  = {text}" for text in (branch.formula, branch.values) if text and not one]
 
 
 def _percent(share: float) -> str:
@@ -260,7 +260,7 @@ def explain(answer: Any) -> Explanation:
     Returns
     -------
     explanation : Explanation
-        `.term` is the tree, `.facts` are the numbers with their shares s_x; `.to_frame()` has a row for each term and
+        `.tree` is the tree, `.facts` are the numbers with their shares s_x; `.to_frame()` has a row for each term and
         each fact.
 
     Raises
@@ -291,7 +291,7 @@ def explain(answer: Any) -> Explanation:
     source, locator = _origin(one.model)
     return Explanation(
         head=f"{one.head}.",
-        term=one.term(one.answer),
+        tree=one.tree(one.answer),
         facts=facts,
         model=one.model.id if one.model else "",
         model_source=source,

@@ -19,7 +19,7 @@ from trnmodel.explained.readings import (
     specs_within,
 )
 from trnmodel.explained.subjects import Subject
-from trnmodel.explained.terms import Path, direct, values_of, walk
+from trnmodel.explained.trees import Path, direct, values_of, walk
 
 STEP = 1e-4  # relative step by which a fact is moved up and down
 ENTERS = 1e-3  # share of a term's own value from which on a fact is said to enter it
@@ -114,8 +114,8 @@ def _move(one: Subject, factors: Mapping[Place, float]) -> Move:
         return Move({}, math.nan, " ".join(str(error).split()))
     if not np.all(answer.valid):
         return Move({}, math.nan, str(np.ravel(answer.reason)[0]))
-    term = one.term(answer)
-    return Move(values_of(term), term.value)
+    tree = one.tree(answer)
+    return Move(values_of(tree), tree.value)
 
 
 def _stand(one: Subject, own: Move, reading: Reading) -> Stand:
@@ -127,14 +127,14 @@ def _stand(one: Subject, own: Move, reading: Reading) -> Stand:
         return still if there else still._replace(share=math.nan)
     changes = {path: sum(_change(own, move, path) / side for side, move in there.items()) for path in own.values}
     shares = {path: change / len(there) / STEP for path, change in changes.items()}
-    term = one.term(one.answer)
-    enters = direct(term, shares)
+    tree = one.tree(one.answer)
+    enters = direct(tree, shares)
     through = {
         node.path: node.weight * enters[node.path] / own.answer
-        for node in walk(term)
-        if abs(enters[node.path]) > ENTERS * abs(node.term.value)
+        for node in walk(tree)
+        if abs(enters[node.path]) > ENTERS * abs(node.branch.value)
     }
-    return Stand(reading, shares[(term.name,)] / own.answer, through, _rival_answers(one, own, reading))
+    return Stand(reading, shares[(tree.name,)] / own.answer, through, _rival_answers(one, own, reading))
 
 
 def _slope(own: Move, move: Move) -> float:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trnmodel.explained.terms import Part, Term, Written, made, quotient, single, summed
+from trnmodel.explained.trees import Branch, Part, Written, made, quotient, single, summed
 from trnmodel.fabric.collectives import Collective
 from trnmodel.steps.answers import MemoryFit, Step
 from trnmodel.steps.assemble import Load, Message, load, message_s, ranks_of
@@ -79,15 +79,15 @@ def overlapping(first: str, second: str, share: float) -> str:
     return f"max({first}, {second}){rest}"
 
 
-def step_term(step: Step) -> Term:
+def step_tree(step: Step) -> Branch:
     """Return the time of a step as a tree: own work, exchanges and fixed costs, down to amounts and rates.
 
     Examples
     --------
     >>> import trnmodel as tm
     >>> ask = {"batch": 1, "context": 2048, "efficiencies": "ideal"}
-    >>> term = step_term(tm.decode_step("llama-3.1-8b", "trn1.32xlarge", tm.Mapping(tp=2), **ask))
-    >>> [part.term.name for part in term.parts]
+    >>> tree = step_tree(tm.decode_step("llama-3.1-8b", "trn1.32xlarge", tm.Mapping(tp=2), **ask))
+    >>> [part.branch.name for part in tree.parts]
     ['own work of a rank', 'exchanges between ranks']
     """
     q: StepQuestion = step.question.everywhere
@@ -95,29 +95,29 @@ def step_term(step: Step) -> Term:
     inner, outer = (single(share) for share in q.overlaps)
     level = single(s.level)
     own = _own_work(s, work, inner)
-    sent = summed(EXCHANGES, "s", _distinct(_message_term(s, one) for one in q.messages()))
-    costs = summed(COSTS, "s", [_cost_term(name, seconds) for name, (_, seconds) in work.costs.items()])
+    sent = summed(EXCHANGES, "s", _distinct(_message_branch(s, one) for one in q.messages()))
+    costs = summed(COSTS, "s", [_cost_branch(name, seconds) for name, (_, seconds) in work.costs.items()])
     own_slope, sent_slope = Overlap(own.value, sent.value, outer).slopes
     parts = [Part(own, own_slope * level), Part(sent, sent_slope * level), Part(costs, level)]
 
     def write(of: Written) -> str:
-        own_text, sent_text, costs_text = (of(part.term) if part.term.value else "" for part in parts)
+        own_text, sent_text, costs_text = (of(part.branch) if part.branch.value else "" for part in parts)
         whole = " + ".join(filter(None, [overlapping(own_text, sent_text, outer), costs_text]))
         return whole if level == 1 else f"{format_digits(level, 3)} x ({whole})"
 
-    return made(STEP, "s", single(step.time_s), [part for part in parts if part.term.value], write)
+    return made(STEP, "s", single(step.time_s), [part for part in parts if part.branch.value], write)
 
 
-def _distinct(terms: Iterable[Term]) -> list[Term]:
+def _distinct(terms: Iterable[Branch]) -> list[Branch]:
     """Return terms by name, those of one name added up: kinds of layers may share one."""
-    by_name: dict[str, Term] = {}
+    by_name: dict[str, Branch] = {}
     for term in terms:
         before = by_name.get(term.name)
         by_name[term.name] = term._replace(value=term.value + before.value) if before else term
     return list(by_name.values())
 
 
-def _own_work(s: Setting, work: Any, overlap: float) -> Term:
+def _own_work(s: Setting, work: Any, overlap: float) -> Branch:
     """Return what a rank does by itself: products and reads, of weights and of the cache."""
     loads, r = [(b.name, load(b, s, work)) for b in s.listed.burdens], s.rates
     gathered = [(name, moved) for name, (moved, _) in work.costs.items()]
@@ -133,7 +133,7 @@ def _own_work(s: Setting, work: Any, overlap: float) -> Term:
     return _overlapped(terms, overlap, single(s.e.phase_overlap) if s.phases_wait else 1.0)
 
 
-def _overlapped(terms: list[Term], overlap: float, together: float) -> Term:
+def _overlapped(terms: list[Branch], overlap: float, together: float) -> Branch:
     """Return the time of products and reads; in a share of the step linear layers and attention hide each other's."""
     linear, weights, scores, cache = (one.value for one in terms)
     joined = Overlap(linear + scores, weights + cache, overlap)
@@ -145,7 +145,7 @@ def _overlapped(terms: list[Term], overlap: float, together: float) -> Term:
     return made(OWN, "s", value, parts, lambda of: _own_text(terms, of, overlap, together))
 
 
-def _own_text(terms: list[Term], of: Written, overlap: float, together: float) -> str:
+def _own_text(terms: list[Branch], of: Written, overlap: float, together: float) -> str:
     """Return the formula of a rank's own work."""
     linear, weights, scores, cache = (of(one) if one.value else "" for one in terms)
     products, reads = (" + ".join(filter(None, some)) for some in ((linear, scores), (weights, cache)))
@@ -164,14 +164,14 @@ def _amounts(
     return own + [(name, single(amount)) for name, amount in more]
 
 
-def _over_rate(name: str, unit: str, amounts: list[tuple[str, float]], rate: Term) -> Term:
+def _over_rate(name: str, unit: str, amounts: list[tuple[str, float]], rate: Branch) -> Branch:
     """Return the time of amounts of several operators at one rate."""
     word = "work" if unit == "FLOP" else "bytes"
-    terms = _distinct(Term(f"{word} of {one}", "", "", value, unit) for one, value in amounts)
+    terms = _distinct(Branch(f"{word} of {one}", "", "", value, unit) for one, value in amounts)
     return quotient(name, "s", summed(f"{word} of {name.removeprefix('reads of ')}", unit, terms), rate)
 
 
-def _cache(s: Setting, work: Any) -> Term:
+def _cache(s: Setting, work: Any) -> Branch:
     """Return the reads of the cache and, at a rate of their own, those of states."""
     loads = [(b.kind, b.name, load(b, s, work)) for b in s.listed.burdens]
     attention = [(name, one) for kind, name, one in loads if kind != "state"]
@@ -185,32 +185,32 @@ def _cache(s: Setting, work: Any) -> Term:
     return terms[0] if len(terms) == 1 else summed("reads of cache and states", "s", terms)
 
 
-def _peak_term(s: Setting, name: str, dtype: str, rate: Any, sparse: bool = False) -> Term:
+def _peak_branch(s: Setting, name: str, dtype: str, rate: Any, sparse: bool = False) -> Branch:
     """Return a rate of products: the peak of the chip over its ranks, and the share that the software reaches."""
     return _of_chip(s, name, f"peak of the chip in {dtype}", s.at.chip.peak(dtype, sparse), rate, "FLOP/s")
 
 
-def _of_chip(s: Setting, name: str, what: str, whole: Any, rate: Any, unit: str) -> Term:
+def _of_chip(s: Setting, name: str, what: str, whole: Any, rate: Any, unit: str) -> Branch:
     """Return a rate of a rank: that of the chip over its ranks, times the share that the software reaches."""
     value, peak, ranks = (single(x) for x in (rate, whole, s.at.ranks_per_chip))
     share = format_digits(value * ranks / peak, 4)
     formula = f"{what} / ranks of the chip x share that the software reaches"
-    return Term(name, formula, f"{format_quantity(peak, unit)} / {ranks:g} x {share}", value, unit)
+    return Branch(name, formula, f"{format_quantity(peak, unit)} / {ranks:g} x {share}", value, unit)
 
 
-def _linear(s: Setting) -> Term:
-    return _peak_term(s, f"rate of {PRODUCTS}", s.precision.compute, s.rates.linear_flop_per_s, s.precision.sparse)
+def _linear(s: Setting) -> Branch:
+    return _peak_branch(s, f"rate of {PRODUCTS}", s.precision.compute, s.rates.linear_flop_per_s, s.precision.sparse)
 
 
-def _pair(s: Setting) -> Term:
-    return _peak_term(s, f"rate of {SCORES}", s.precision.attention, s.rates.pair_flop_per_s)
+def _pair(s: Setting) -> Branch:
+    return _peak_branch(s, f"rate of {SCORES}", s.precision.attention, s.rates.pair_flop_per_s)
 
 
-def _rate(s: Setting, name: str, rate: Any) -> Term:
+def _rate(s: Setting, name: str, rate: Any) -> Branch:
     return _of_chip(s, name, "HBM bandwidth of the chip", s.at.chip.hbm_bytes_per_s, rate, "B/s")
 
 
-def _message_term(s: Setting, message: Message) -> Term:
+def _message_branch(s: Setting, message: Message) -> Branch:
     """Return all collectives of one kind in a step."""
     value, many, size, ranks = (
         single(x)
@@ -224,44 +224,44 @@ def _message_term(s: Setting, message: Message) -> Term:
     kind = message.kind.replace("_", "-")
     each = format_quantity(value / many, "s", 3) if many else "0 s"
     values = f"{format_digits(many, 4)} x {each}, of {format_quantity(size, 'B', 3)} over {ranks:g} ranks"
-    return Term(message.name, f"number x time of one {kind}", values, value, "s")
+    return Branch(message.name, f"number x time of one {kind}", values, value, "s")
 
 
-def _cost_term(name: str, seconds: Any) -> Term:
-    return Term(f"cost of {name}", COST_FORMULAS.get(name, ""), "", single(seconds), "s")
+def _cost_branch(name: str, seconds: Any) -> Branch:
+    return Branch(f"cost of {name}", COST_FORMULAS.get(name, ""), "", single(seconds), "s")
 
 
-def memory_term(fit: MemoryFit) -> Term:
+def memory_tree(fit: MemoryFit) -> Branch:
     """Return the bytes that an ordinary rank stores as the sum of their kinds.
 
     Examples
     --------
     >>> import trnmodel as tm
     >>> fit = tm.memory_fit("llama-3.1-8b", "trn2.48xlarge", tm.Mapping(tp=8), batch=4, context=8192)
-    >>> memory_term(fit).value == float(fit.total_bytes)
+    >>> memory_tree(fit).value == float(fit.total_bytes)
     True
     """
     sizes = {name: single(getattr(fit, name)) for name in KIND_FORMULAS}
     kinds = [
-        Term(f"{name.removesuffix('_bytes').replace('_', ' ')} bytes", text, "", sizes[name], "B")
+        Branch(f"{name.removesuffix('_bytes').replace('_', ' ')} bytes", text, "", sizes[name], "B")
         for name, text in KIND_FORMULAS.items()
     ]
     return summed("bytes of a rank", "B", kinds)
 
 
-def collective_term(one: Collective) -> Term:
+def collective_tree(one: Collective) -> Branch:
     """Return the time of a collective: its exchange, and the launch by the host where one is counted.
 
     Examples
     --------
     >>> import trnmodel as tm
-    >>> term = collective_term(tm.collective("all_reduce", 2**20, "trn2.48xlarge"))
-    >>> [part.term.name for part in term.parts]
+    >>> tree = collective_tree(tm.collective("all_reduce", 2**20, "trn2.48xlarge"))
+    >>> [part.branch.name for part in tree.parts]
     ['exchange', 'launch by the host']
     """
     launch, size, ranks = (single(x) for x in (one.question.launch_s, one.message_bytes, one.ranks))
     value = single(one.time_s)
     algorithm = str(np.ravel(one.algorithm)[0]).replace("_", " ")
     values = f"{format_quantity(size, 'B', 3)} over {ranks:g} ranks"
-    exchange = Term("exchange", f"{algorithm} on the tiers that the ranks span", values, value - launch, "s")
-    return summed("time of the collective", "s", [exchange, Term("launch by the host", "", "", launch, "s")])
+    exchange = Branch("exchange", f"{algorithm} on the tiers that the ranks span", values, value - launch, "s")
+    return summed("time of the collective", "s", [exchange, Branch("launch by the host", "", "", launch, "s")])

@@ -12,11 +12,11 @@ from trnmodel.arguments import refuse, shown
 from trnmodel.catalog import facilities
 from trnmodel.catalog.specs import Spec
 from trnmodel.catalog.systems import chip_of
-from trnmodel.explained.choices import choice_term, cost_term
-from trnmodel.explained.energies import energy_term
-from trnmodel.explained.steps import collective_term, memory_term, step_term
-from trnmodel.explained.terms import Term
-from trnmodel.explained.trainings import run_term, train_term
+from trnmodel.explained.choices import choice_tree, cost_tree
+from trnmodel.explained.energies import energy_tree
+from trnmodel.explained.steps import collective_tree, memory_tree, step_tree
+from trnmodel.explained.trainings import run_tree, train_tree
+from trnmodel.explained.trees import Branch
 from trnmodel.fabric.collectives import Collective, collective
 from trnmodel.models.transformer import Transformer
 from trnmodel.power.energy import Energy, energy
@@ -39,7 +39,7 @@ IN_JUMPS = "Whole systems are paid for its requests, in jumps, so that the load 
 
 
 class Subject(NamedTuple):
-    """An answer with its question: `again` asks it with other specs in the order of `specs`, `term` gives its tree.
+    """An answer with its question: `again` asks it with other specs in the order of `specs`, `tree` gives its terms.
 
     `head` is the answer in words.
     """
@@ -48,7 +48,7 @@ class Subject(NamedTuple):
     answer: Any
     specs: tuple[Spec, ...]
     again: Callable[..., Any]
-    term: Callable[[Any], Term]
+    tree: Callable[[Any], Branch]
     model: Transformer | None
 
 
@@ -74,7 +74,7 @@ def subject_of(answer: Any) -> Subject:
 
 def _of_step(step: Step) -> Subject:
     head, specs = _head(step, step.model.id, step.system.id), (step.system, step.stack)
-    return Subject(head, step, specs, lambda *other: _step_again(step, *other), step_term, step.model)
+    return Subject(head, step, specs, lambda *other: _step_again(step, *other), step_tree, step.model)
 
 
 def _step_again(step: Step, system: Any, stack: Any) -> Step:
@@ -95,7 +95,7 @@ def _of_memory(fit: MemoryFit) -> Subject:
         return memory_fit(q.model, system, q.mapping, **ask)
 
     head = _head(fit, q.model.id, fit.system.id)
-    return Subject(head, fit, (fit.system, fit.stack), again, memory_term, q.model)
+    return Subject(head, fit, (fit.system, fit.stack), again, memory_tree, q.model)
 
 
 def _of_collective(one: Collective) -> Subject:
@@ -111,7 +111,7 @@ def _of_collective(one: Collective) -> Subject:
         return collective(q.kind, q.message_bytes, system, q.ranks, **ask)
 
     head = _head(one, q.kind.replace("_", "-"), q.system.id)
-    return Subject(head, one, (q.system, *e), again, collective_term, None)
+    return Subject(head, one, (q.system, *e), again, collective_tree, None)
 
 
 def _of_energy(one: Energy) -> Subject:
@@ -124,14 +124,14 @@ def _of_energy(one: Energy) -> Subject:
         return there
 
     head, specs = _head(one, one.model.id, one.system.id), (one.system, one.stack, q.facility, power)
-    return Subject(head, one, specs, again, energy_term, one.model)
+    return Subject(head, one, specs, again, energy_tree, one.model)
 
 
 def _of_choice(c: Choice) -> Subject:
     q, head = c.question, _head(c, c.question.model.id, c.place)
     if q.request.requests_per_s is not None:
         head = f"{head}. {IN_JUMPS}"
-    return Subject(head, c, (q.system, q.option), lambda *specs: _choice_again(c, *specs), choice_term, q.model)
+    return Subject(head, c, (q.system, q.option), lambda *specs: _choice_again(c, *specs), choice_tree, q.model)
 
 
 def _choice_again(c: Choice, system: Any, option: Any) -> Choice:
@@ -152,17 +152,17 @@ def _of_cost(one: TokenCost) -> Subject:
         return cost_line(one.question, system, rent, None, option.efficiencies, there)
 
     q, head = c.question, _head(one, one.model.id, one.system.id)
-    return Subject(head, one, (q.system, q.option, replace(one.rent, chip=q.system.chip)), again, cost_term, q.model)
+    return Subject(head, one, (q.system, q.option, replace(one.rent, chip=q.system.chip)), again, cost_tree, q.model)
 
 
 def _of_train_step(step: TrainStep) -> Subject:
     head, specs = _head(step, step.model.id, step.system.id), (step.system, step.stack)
-    return Subject(head, step, specs, lambda *other: _train_again(step, *other), train_term, step.model)
+    return Subject(head, step, specs, lambda *other: _train_again(step, *other), train_tree, step.model)
 
 
 def _of_run(run: TrainRun) -> Subject:
     head = _head(run, run.model.id, run.system.id)
-    return _of_train_step(run.step)._replace(head=head, term=lambda step: run_term(run, step))
+    return _of_train_step(run.step)._replace(head=head, tree=lambda step: run_tree(run, step))
 
 
 def _train_again(step: TrainStep, system: Any, stack: Any) -> TrainStep:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trnmodel.explained.terms import Part, Term, Written, made, single, summed
+from trnmodel.explained.trees import Branch, Part, Written, made, single, summed
 from trnmodel.search.train_run import TrainRun
 from trnmodel.training.step import TrainStep
 from trnmodel.units import DAY
@@ -25,32 +25,32 @@ PARTS = {  # of a training step, each with its name and its formula in words
 }
 
 
-def train_term(step: TrainStep) -> Term:
+def train_tree(step: TrainStep) -> Branch:
     """Return the time of a training step as the sum of its parts.
 
     Examples
     --------
     >>> import trnmodel as tm
     >>> ask = {"global_batch": 64, "seq": 2048, "interleave": 3, "count": 8}
-    >>> term = train_term(tm.train_step("gpt3-175b", "hgx-a100", tm.Mapping(tp=8, pp=8), **ask))
-    >>> [part.term.name for part in term.parts][:2]
+    >>> tree = train_tree(tm.train_step("gpt3-175b", "hgx-a100", tm.Mapping(tp=8, pp=8), **ask))
+    >>> [part.branch.name for part in tree.parts][:2]
     ['forward pass', 'backward pass']
     """
-    parts = [Term(name, formula, "", single(getattr(step, key)), "s") for key, (name, formula) in PARTS.items()]
+    parts = [Branch(name, formula, "", single(getattr(step, key)), "s") for key, (name, formula) in PARTS.items()]
     return summed("time of a training step", "s", parts)
 
 
-def run_term(run: TrainRun, step: TrainStep) -> Term:
+def run_tree(run: TrainRun, step: TrainStep) -> Branch:
     """Return the days of a training run whose steps are these as a tree: its steps, and the parts of one.
 
     Examples
     --------
     >>> import trnmodel as tm
     >>> run = tm.train_run("llama-3.1-8b", "trn2.48xlarge", tokens=1e12, chips=64)
-    >>> run_term(run, run.step).formula
+    >>> run_tree(run, run.step).formula
     'steps x time of a training step / 86,400 s'
     """
-    part, days = train_term(step), single(step.run_s(run.tokens)) / DAY
+    part, days = train_tree(step), single(step.run_s(run.tokens)) / DAY
     steps = days * DAY / part.value
 
     def write(of: Written) -> str:
