@@ -257,6 +257,19 @@ def test_a_rival_with_which_there_is_no_answer_says_why():
     assert rival.why == "does not fit in memory"
 
 
+def test_a_rate_without_a_key_of_a_mapping_is_moved_as_any_other():
+    """The links of a TPU pod are a mapping with one rate, which no word names."""
+    ask = {"model": "llama-3.1-8b", "mapping": tm.Mapping(tp=64), "batch": 8, "context": 2048, "efficiencies": "ideal"}
+    pod = tm.system("tpu-v5p-pod")
+    times = [
+        float(tm.decode_step(system=pod.moved({"scaleup_bytes_per_s_per_dir": 1e11 * by}), **ask).network_s)
+        for by in (1.0, 2.0)
+    ]
+    assert times[0] == pytest.approx(2 * times[1], rel=1e-9)
+    share = found(tm.explain(tm.decode_step(system=pod, **ask)), "scaleup_bytes_per_s_per_dir").share
+    assert share <= 0
+
+
 def test_a_fact_about_one_number_format_is_no_rival_of_another():
     chip = tm.chip("trainium3")
     peak = next(one for one in readings([chip]) if one.id == "trainium3/peak_flop_per_s:mxfp8|mxfp4/ah-trainium3")
@@ -386,9 +399,10 @@ def test_what_is_no_answer_is_refused_by_name(answer):
         tm.explain(answer)
 
 
-def test_several_points_are_refused():
-    with pytest.raises(ValueError, match="answer='Step of several points'"):
-        tm.explain(decode(batch=[1, 2]))
+@pytest.mark.parametrize("batch", [[1, 2], [16]])
+def test_arrays_of_points_are_refused(batch):
+    with pytest.raises(ValueError, match="answer='Step of an array': .*asked with plain numbers"):
+        tm.explain(decode(batch=batch))
 
 
 def test_a_point_that_cannot_exist_is_refused_with_its_reason():

@@ -266,7 +266,7 @@ def explain(answer: Any) -> Explanation:
     Raises
     ------
     ValueError
-        Another kind of result, several points, or a point that cannot exist.
+        Another kind of result, an array of points, a point that cannot exist, or an answer of 0.
 
     Notes
     -----

@@ -20,6 +20,7 @@ from trnmodel.explained.trees import Branch
 from trnmodel.fabric.collectives import Collective, collective
 from trnmodel.models.transformer import Transformer
 from trnmodel.power.energy import Energy, energy
+from trnmodel.result import Card
 from trnmodel.search.chip_seconds import TokenCost, cost_line
 from trnmodel.search.choice import Choice, chosen
 from trnmodel.search.grid import Point
@@ -56,7 +57,7 @@ def subject_of(answer: Any) -> Subject:
     """Return an answer with the way to ask its question again.
 
     Raises ValueError, naming the answer, for what cannot be explained: another kind of result, several points, a point
-    that cannot exist, or a price that an owner's costs make up.
+    that cannot exist, an answer of 0, or a price that an owner's costs make up.
     """
     if isinstance(answer, Plan):
         if answer.best is None:
@@ -64,11 +65,13 @@ def subject_of(answer: Any) -> Subject:
         answer = answer.best
     make = next((make for kind, make in KINDS if isinstance(answer, kind)), None)
     if make is None or isinstance(answer, Pair):
-        refuse("answer", shown(answer), f"allowed is {ALLOWED}")
-    if np.size(answer.reason_mask) > 1 or np.size(answer.figure(answer.FIGURE)) > 1:
-        refuse("answer", f"{type(answer).__name__} of several points", f"allowed is {ALLOWED}")
+        refuse("answer", type(answer).__name__ if isinstance(answer, Card) else shown(answer), f"allowed is {ALLOWED}")
+    if np.ndim(answer.reason_mask) or np.ndim(answer.figure(answer.FIGURE)):
+        refuse("answer", f"{type(answer).__name__} of an array", f"allowed is {ALLOWED}, asked with plain numbers")
     if not np.all(answer.valid):
         refuse("answer", f"{type(answer).__name__} that cannot exist", f"{answer.reason}; allowed is {ALLOWED}")
+    if not answer.figure(answer.FIGURE):
+        refuse("answer", f"{type(answer).__name__} of 0", "nothing is a share of it; allowed is an answer above 0")
     return make(answer)
 
 
