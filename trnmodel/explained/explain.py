@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnmodel.catalog import load
@@ -29,9 +30,9 @@ LEGEND = "In brackets: at +50 %, a value that alone grows by 10 % makes the answ
 PROJECT = "project"  # the source of our own estimates
 COLUMNS = (
     *("level", "name", "formula", "values", "value", "unit", "share", "fact", "source", "locator", "confidence"),
-    *("rival_value", "rival_source", "rival_locator", "rival_status", "answer_under_rival"),
+    *("rival_value", "rival_printed", "rival_source", "rival_locator", "rival_status", "answer_under_rival"),
 )
-EMPTY: dict[str, Any] = dict.fromkeys(("rival_source", "rival_locator", "rival_status"), "")
+EMPTY: dict[str, Any] = dict.fromkeys(("rival_printed", "rival_source", "rival_locator", "rival_status"), "")
 
 
 class RivalReading(NamedTuple):
@@ -113,15 +114,15 @@ class Explanation(Card):
         rows = []
         for one in self.facts:
             about = {name: getattr(one, name) for name in FactShare._fields if name not in ("through", "rivals")}
-            rows += [EMPTY | about | _rival(rival) for rival in one.rivals or (None,)]
+            rows += [EMPTY | {"name": _title(one)} | about | _rival(rival) for rival in one.rivals or (None,)]
         return tidy(rows)
 
     def to_frame(self) -> pd.DataFrame:
         """Return the tree as a table: a row for each term, and below it one for each fact that enters there.
 
         Columns: level, name, formula, values, value, unit, share, fact, source, locator, confidence, and of the rival
-        reading to know first its value, source, locator and status, with the answer under it. Where a fact enters
-        several terms, its share in a row is the part that passes through the term above.
+        reading to know first its value (as number and as printed), source, locator and status, with the answer under
+        it. Where a fact enters several terms, its share in a row is the part that passes through the term above.
         """
         return tidy(dict.fromkeys(COLUMNS, "") | row for row in self._rows())
 
@@ -157,6 +158,10 @@ class Explanation(Card):
                 told.add(one.fact)
         return [*lines, *self._last_lines()]
 
+    def _repr_html_(self) -> str:
+        first, *more = self.card()
+        return "".join([f"<div><b>{escape(first)}</b></div>", *map(_html_line, more)])
+
     def _share(self, node: Node) -> float:
         """Return by how many per cent the answer changes where a term alone grows by one per cent."""
         return node.weight * node.branch.value / self.value
@@ -190,6 +195,18 @@ class Explanation(Card):
             then = f"the answer cannot be: {rival.why}" if rival.why else format_quantity(rival.answer, self.unit, 3)
             lines.append(f"  Rival reading, {rival.status}: {rival.printed} ({_source(rival.source)}) gives {then}.")
         return lines
+
+
+def _html_line(text: str) -> str:
+    """Return a line of a card as HTML, with its indent as a margin that its further rows have too.
+
+    Examples
+    --------
+    >>> _html_line("  = a < b")
+    '<div style="margin-left: 1.0em">= a &lt; b</div>'
+    """
+    words = text.lstrip()
+    return f'<div style="margin-left: {(len(text) - len(words)) / len(INDENT)}em">{escape(words)}</div>'
 
 
 def _branch_lines(node: Node, share: float) -> list[str]:
@@ -235,7 +252,12 @@ def _rival(rival: RivalReading | None) -> dict[str, Any]:
     """Return the columns of a rival reading."""
     if rival is None:
         return _no_rival()
-    about = {"rival_value": rival.value, "rival_source": rival.source, "rival_locator": rival.locator}
+    about: dict[str, Any] = {
+        "rival_value": rival.value,
+        "rival_printed": rival.printed,
+        "rival_source": rival.source,
+        "rival_locator": rival.locator,
+    }
     return about | {"rival_status": rival.status, "answer_under_rival": rival.answer}
 
 

@@ -142,7 +142,7 @@ def _choice_again(c: Choice, system: Any, option: Any) -> Choice:
     q = c.question._replace(system=system, option=option)
     steps = q.steps(c.degrees, np.asarray(c.batch))
     chips = float(steps.step.occupied_chips)
-    return chosen(Point((2, 0.0), q, c.tp, c.ep, c.pp, c.cp, q.times(steps), chips, ""))
+    return chosen(Point((2, 0.0, 0.0), q, c.tp, c.ep, c.pp, c.cp, q.times(steps), chips, ""))
 
 
 def _of_cost(one: TokenCost) -> Subject:
