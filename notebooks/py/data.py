@@ -15,6 +15,7 @@
 # %% tags=["parameters"]
 entity: str = "trainium3"
 quantity: str = "hbm_bytes_per_s"
+explained: str = "llama-3.3-70b"
 
 # %% tags=["hide-input"]
 import pandas as pd
@@ -22,12 +23,13 @@ from IPython.display import Markdown
 
 import trnmodel as tm
 from trnbook import charts
-from trnbook.chapters import common
+from trnbook.chapters import common, guard
 from trnbook.chapters import data as tables
 from trnbook.shared import case
 
 facts = tm.facts()
 tables.known(facts, entity, quantity)
+guard.one_of([*case.PROMISES], explained=explained)
 
 # %% tags=["hide-input"]
 Markdown(tables.answer(facts))
@@ -119,7 +121,7 @@ charts.bars(
 # command.
 
 # %%
-explanations["llama-3.3-70b"]
+explanations[explained]
 
 # %% [markdown]
 # Here are the facts behind both steps. Type words, such as a chip or a source.

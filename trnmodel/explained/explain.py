@@ -145,7 +145,7 @@ class Explanation(Card):
     def card(self) -> list[str]:
         """Return the tree on lines: the terms and facts with a share of at least one per cent, and rival readings."""
         lines = [self.head, LEGEND, *self._first_facts()]
-        told: set[str] = set()
+        shown: set[str] = set()
         for node in walk(self.tree):
             entering = [one for one in self._entering(node) if abs(self._through(one, node)) >= SHOWN]
             share = abs(self._share(node))
@@ -153,9 +153,9 @@ class Explanation(Card):
                 continue
             lines += [f"{INDENT * node.level}{text}" for text in _branch_lines(node, self._share(node))]
             for one in entering:
-                texts = self._fact_lines(one, self._through(one, node), one.fact not in told)
+                texts = self._fact_lines(one, self._through(one, node), one.fact not in shown)
                 lines += [f"{INDENT * (node.level + 1)}{text}" for text in texts]
-                told.add(one.fact)
+                shown.add(one.fact)
         return [*lines, *self._last_lines()]
 
     def _repr_html_(self) -> str:
@@ -205,8 +205,8 @@ def _html_line(text: str) -> str:
     >>> _html_line("  = a < b")
     '<div style="margin-left: 1.0em">= a &lt; b</div>'
     """
-    words = text.lstrip()
-    return f'<div style="margin-left: {(len(text) - len(words)) / len(INDENT)}em">{escape(words)}</div>'
+    line = text.lstrip()
+    return f'<div style="margin-left: {(len(text) - len(line)) / len(INDENT)}em">{escape(line)}</div>'
 
 
 def _branch_lines(node: Node, share: float) -> list[str]:
