@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 from dataclasses import replace
 from functools import cache
 
@@ -382,6 +383,25 @@ def test_an_explanation_as_json(command):
     assert rows[0]["level"] == 0
     assert {"name", "formula", "values", "share", "fact", "source", "locator", "answer_under_rival"} <= {*rows[0]}
     assert "explanation" not in json.loads(CliRunner().invoke(app, [*command.split(), "--json"]).stdout)
+
+
+def test_several_scenarios_are_explained_as_json_alone(tmp_path):
+    text = "model: llama-3.2-1b\nsystems: [trn2.3xlarge]\nrequest: {input_tokens: %d, output_tokens: 64}\n"
+    for name, tokens in (("a", 512), ("b", 1024)):
+        (tmp_path / f"{name}.yaml").write_text(text % tokens)
+    args = [word for name in "ab" for word in ("--scenario", str(tmp_path / f"{name}.yaml"))]
+    refused = CliRunner().invoke(app, ["cost", *args, "--explain"])
+    assert refused.exit_code == 2
+    assert "--explain: a table of several scenarios has no room for it" in refused.stderr
+    both = json.loads(CliRunner().invoke(app, ["cost", *args, "--explain", "--json"]).stdout)
+    assert [one["answer"]["explanation"][0]["level"] for one in both] == [0, 0]
+
+
+@pytest.mark.parametrize(("made", "seconds"), [(decode, 5), (prefill, 5), (mixture, 10), (choice, 30)])
+def test_an_explanation_takes_seconds(made, seconds):
+    answer, start = made(), time.process_time()
+    tm.explain(answer)
+    assert time.process_time() - start < seconds
 
 
 def test_what_cannot_be_is_not_explained():

@@ -263,6 +263,12 @@ def each(command: Any, ctx: Any, invoke: Callable[[Any], Any]) -> Any:
     if len(rows) < 2:
         return invoke(ctx)
     as_json, answers, worst = bool(ctx.params.get("as_json")), list[dict[str, Any]](), Status.ANSWERED
+    if ctx.params.get("explain") and not as_json:
+        say(
+            "--explain: a table of several scenarios has no room for it; allowed are one scenario, or --json",
+            error=True,
+        )
+        raise typer.Exit(Status.REFUSED)
     for row in rows:
         status, answer = _answer(command, ctx, row, invoke)
         worst = max(worst, status)
@@ -317,6 +323,8 @@ def _firsts(answer: Any) -> list[dict[str, Any]]:
     """
     if isinstance(answer, list):
         return answer[:1]
+    if "explanation" in answer and "answer" in answer:
+        return _firsts(answer["answer"])
     if "lines" in answer:
         rows = answer["lines"]
         speeds = dict.fromkeys(row["promised_tokens_per_s_per_user"] for row in rows)
