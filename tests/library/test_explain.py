@@ -421,7 +421,7 @@ def test_what_is_no_answer_is_refused_by_name(answer):
 
 @pytest.mark.parametrize("batch", [[1, 2], [16]])
 def test_arrays_of_points_are_refused(batch):
-    with pytest.raises(ValueError, match="answer='Step of an array': .*asked with plain numbers"):
+    with pytest.raises(ValueError, match=r"answer='Step of an array': .*asked with plain numbers"):
         tm.explain(decode(batch=batch))
 
 

@@ -323,8 +323,6 @@ def _firsts(answer: Any) -> list[dict[str, Any]]:
     """
     if isinstance(answer, list):
         return answer[:1]
-    if "explanation" in answer and "answer" in answer:
-        return _firsts(answer["answer"])
     if "lines" in answer:
         rows = answer["lines"]
         speeds = dict.fromkeys(row["promised_tokens_per_s_per_user"] for row in rows)
