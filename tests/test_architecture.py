@@ -23,6 +23,7 @@ LEVELS = [
     ["trnmodel.cost"],
     ["trnmodel.search"],
     ["trnmodel.evidence"],
+    ["trnmodel.explained"],
     ["trnmodel.calls"],
     ["trnmodel.files"],
     ["trnmodel.cli"],

@@ -30,6 +30,7 @@ _HOMES = {  # module that defines public names, with these names
     "trnmodel.files.scenarios": ("Scenario", "scenario"),
     "trnmodel.evidence.claims": ("Claim", "Claims", "claims"),
     "trnmodel.evidence.doctor": ("Diagnoses", "Diagnosis", "doctor"),
+    "trnmodel.explained.explain": ("Explanation", "explain"),
     "trnmodel.evidence.formats.read": ("MeasuredRows", "read_measurements"),
     "trnmodel.evidence.frozen": ("frozen",),
     "trnmodel.evidence.nearest": ("nearest",),

@@ -15,10 +15,9 @@
 # %% tags=["parameters"]
 entity: str = "trainium3"
 quantity: str = "hbm_bytes_per_s"
-change: float = 0.1
+explained: str = "llama-3.3-70b"
 
 # %% tags=["hide-input"]
-import numpy as np
 import pandas as pd
 from IPython.display import Markdown
 
@@ -30,7 +29,7 @@ from trnbook.shared import case
 
 facts = tm.facts()
 tables.known(facts, entity, quantity)
-guard.within(0.001, 0.9, change=change)
+guard.one_of([*case.PROMISES], explained=explained)
 
 # %% tags=["hide-input"]
 Markdown(tables.answer(facts))
@@ -90,28 +89,22 @@ charts.table(fields, caption="Fields of a chip, their ranges, and the facts behi
 # $$E_i = \frac{\partial \ln y}{\partial \ln x_i}$$
 #
 # says how far the answer moves: if the fact grows by 1%, the answer grows by $E_i$ percent. An elasticity of minus one means that the answer falls in proportion, and zero
-# that the fact does not matter here. We measure it by asking the model again with the fact changed. Constants of software are changed in the same
-# way, because most of them are estimates. For the decode step of the running case:
+# that the fact does not matter here. `tm.explain` calls it the *share* of the fact. It asks the question of the answer again with that fact moved a little, and all else as it was.
+# Constants of software are facts too, and most of them are estimates of ours. For the decode step of the running case:
 
 # %%
-found = []
+explanations = {}
 for model in case.PROMISES:
     best = tm.plan(model, case.request(model), systems=case.SYSTEMS[-1]).best
     ask = {"batch": best.batch, "context": best.question.request.mean_context, "precision": str(best.precision)}
-    cases = [(name, one, best.stack, change) for name, one in tables.changed(best.system, change)]
-    smaller = 1 / (1 + change) - 1  # a share of software cannot pass one
-    cases += [(name, best.system, stack, smaller) for name, stack in tables.changed_software(best.stack, smaller)]
-    for name, system, stack, by in cases:
-        step = tm.decode_step(model, system, best.degrees, efficiencies=stack, **ask)
-        found.append({"model": model, "fact": name, "time_s": float(step.time_s), "change": by})
-steps = pd.DataFrame(found)
-steps["elasticity"] = np.log(steps.time_s / tables.unchanged(steps)) / np.log1p(steps.change)
+    step = tm.decode_step(model, best.system, best.degrees, efficiencies=best.stack, **ask)
+    explanations[model] = tm.explain(step)
 
 # %% tags=["hide-input"]
 charts.bars(
-    tables.most_elastic(steps),
+    tables.largest(tables.shares(explanations)),
     "fact",
-    "elasticity",
+    "share",
     "model",
     caption="Software moves the step as much as the chip does",
     under="decode step of the running case on the largest rack, without speculation; largest first",
@@ -119,14 +112,26 @@ charts.bars(
 
 # %% [markdown]
 # A negative bar says that a larger figure shortens the step, as a rate does. A positive one belongs to a time. Facts of the chip and constants of software
-# share the step between them. Bars too short to see are left out of the chart, and the file of the table below has them.
+# share the step between them. Bars too short to see are left out of the chart, and the table below has them.
+#
+# ## The whole way down
+#
+# An explanation is a tree. Each line is a term with its formula, first in words and then with values. Below a term stand the facts that enter it, each with its
+# source. Where another source prints something else, the *rival reading* says what the answer would be with it. The terminal prints the same tree, with `--explain` behind a
+# command.
+
+# %%
+explanations[explained]
+
+# %% [markdown]
+# Here are the facts behind both steps. Type words, such as a chip or a source.
 
 # %% tags=["hide-input"]
 charts.table(
-    steps[steps.fact != tables.UNCHANGED],
-    caption="All elasticities of the step",
-    download="elasticities",
-    file_only=True,
+    tables.behind(explanations),
+    caption="Facts behind the decode steps of the running case",
+    download="explained",
+    find=True,
 )
 
 # %% [markdown]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 MOSTLY, LEAST = 99.0, 0.01  # per cent of the time: above it the loss is printed, below it no digit
@@ -109,3 +110,16 @@ def checked(result: Any) -> dict[str, Any]:
     new = [{"fact": one.fact, "now": one.printed, "source": one.source, "locator": one.locator} for one in result.new]
     flags = {"differs": result.differs, "possible": result.possible, "model_changed": result.model_changed}
     return {"path": result.path, "trnmodel": result.version, **flags, "changes": rows, "new": new, "data": result.data}
+
+
+def explained(some: Iterable[Any]) -> list[Any]:
+    """Return where the numbers of some answers come from, without those that cannot exist."""
+    from trnmodel.explained.explain import explain
+
+    return [explain(one) for one in some if one is not None and one.valid.all()]
+
+
+def public(result: Any) -> list[Any]:
+    """Return the costs of a renter with public software, by system; with another kind where there is no such line."""
+    lines = {one.system.id: one for one in reversed(result.lines) if one.valid.all()}
+    return [lines[name] for name in result.systems if name in lines]

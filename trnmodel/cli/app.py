@@ -102,6 +102,10 @@ Owner = Annotated[
     str, typer.Option(help="Who owns in the lines of dollars: hyperscaler or neocloud.", **_name("owner"))
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print every figure, as JSON.")]
+Explain = Annotated[
+    bool,
+    typer.Option("--explain", help="Show where the number comes from: terms, facts, sources, shares, rival readings."),
+]
 Filter = Annotated[str, typer.Argument(metavar="TEXT", help="Only those of which an id or a name holds this text.")]
 
 
@@ -131,17 +135,28 @@ def _print_names(ctx: typer.Context, as_json: bool) -> None:
         say(sentence, error=as_json)
 
 
-def _print(ctx: typer.Context, line: str, frame: Any, as_json: bool, results: Iterable[Any] | None = None) -> None:
+def _print(
+    ctx: typer.Context,
+    line: str,
+    frame: Any,
+    as_json: bool,
+    results: Iterable[Any] | None = None,
+    explain: Iterable[Any] = (),
+) -> None:
     """Print the answer on lines, or the rows of its table as JSON; end with status 3 where none of `results` can exist.
 
-    Names that were read as others come first.
+    Names that were read as others come first, and where the answers of `explain` come from follows.
     """
     _print_names(ctx, as_json)
+    why = answers.explained(explain)
     if as_json:
         rows = _rows(frame)
-        typer.echo(json.dumps(rows[0] if len(rows) == 1 else rows, indent=2))
+        data = rows[0] if len(rows) == 1 else rows
+        table = {"explanation": [row for one in why for row in _rows(one.to_frame())]}
+        data = ({"answer": data} if isinstance(data, list) else data) | table if why else data
+        typer.echo(json.dumps(data, indent=2))
     else:
-        say(line)
+        say("\n".join([line, *(text for one in why for text in ["", *one.card()])]))
     if results is not None and not any(one.valid.any() for one in results):
         raise typer.Exit(Status.IMPOSSIBLE)
 
@@ -200,6 +215,7 @@ def plan(
         str | None, typer.Option(help="File for a workbook of the owner's cost of the best system, with formulas.")
     ] = None,
     as_json: Json = False,
+    explain: Explain = False,
 ) -> None:
     """Find the best system, precision, mapping and batch for a model at a given speed per user: instances and bill."""
     with plain_errors(ctx, path="xlsx"):
@@ -219,10 +235,12 @@ def plan(
         if xlsx is not None:
             result.to_workbook(xlsx)
         _print_names(ctx, as_json)
+        why = answers.explained([result.best] * explain)
         if as_json:
-            typer.echo(json.dumps(result.to_data(), indent=2, allow_nan=False))
+            table = {"explanation": [row for one in why for row in _rows(one.to_frame())]} if why else {}
+            typer.echo(json.dumps(result.to_data() | table, indent=2, allow_nan=False))
         else:
-            say("\n".join(result.card()))
+            say("\n".join([*result.card(), *(text for one in why for text in ["", *one.card()])]))
         if not any(one.valid for one in result.choices):
             raise typer.Exit(Status.IMPOSSIBLE)
 
@@ -296,6 +314,7 @@ def decode(
     stack: Stack = None,
     name: ModelName = None,
     as_json: Json = False,
+    explain: Explain = False,
 ) -> None:
     """Time of one decode step."""
     with plain_errors(ctx):
@@ -303,7 +322,7 @@ def decode(
         ask |= {"precision": precision, "efficiencies": stack}
         result = trnmodel.decode_step(trnmodel.model(model, name), system, trnmodel.Mapping(tp=tp, ep=ep), **ask)
         frame = result.to_frame(bands=True) if as_json else None  # which loads pandas
-        _print(ctx, answers.rated(result), frame, as_json, [result])
+        _print(ctx, answers.rated(result), frame, as_json, [result], [result] * explain)
 
 
 @app.command(cls=question("decode_step"))
@@ -326,6 +345,7 @@ def power(
     ] = None,
     name: ModelName = None,
     as_json: Json = False,
+    explain: Explain = False,
 ) -> None:
     """J/token of a decode step at the server, and W per chip."""
     with plain_errors(ctx):
@@ -335,7 +355,7 @@ def power(
         step = trnmodel.decode_step(trnmodel.model(model, name), system, mapping, **ask | also(ctx, "decode_step"))
         result = trnmodel.energy(step, facility=facility)
         line = answers.spent(result) if step.valid else answers.rated(step)
-        _print(ctx, line, result.to_frame(bands=True), as_json, [result])
+        _print(ctx, line, result.to_frame(bands=True), as_json, [result], [result] * explain)
 
 
 @app.command(cls=question("goodput"))
@@ -410,6 +430,7 @@ def train(
     region: Annotated[str | None, typer.Option(help="Region or seller; default all that are published.")] = None,
     name: ModelName = None,
     as_json: Json = False,
+    explain: Explain = False,
 ) -> None:
     """Days, dollars and energy of a training run on the best mapping: who is first, and what bounds each system."""
     from trnmodel.search import train_report
@@ -431,7 +452,8 @@ def train(
         }
         runs = trnmodel.train_run(trnmodel.model(model, name), systems, **ask | also(ctx, "train_run"))
         lines = [] if as_json else train_report.lines(runs.runs[0]) if len(systems) == 1 else runs.card()
-        _print(ctx, "\n".join(lines), train_report.table(runs) if as_json else None, as_json, runs.runs)
+        frame = train_report.table(runs) if as_json else None
+        _print(ctx, "\n".join(lines), frame, as_json, runs.runs, runs.runs if explain else ())
 
 
 @app.command(cls=question("token_cost"))
@@ -467,6 +489,7 @@ def cost(
     ] = None,
     name: ModelName = None,
     as_json: Json = False,
+    explain: Explain = False,
 ) -> None:
     """Cost per million tokens for a renter and for an owner, by kind of software, and break-even prices."""
     from trnmodel.result import stacked
@@ -480,7 +503,14 @@ def cost(
         owned = result.priced(own)
         lines = [*result.card(against), *(line for name in owned.systems for line in owned.describe(name))]
         frame = stacked({"renter": result.to_frame(as_json), "owner": owned.to_frame(as_json)}, "who")
-        _print(ctx, "\n".join(lines), frame, as_json, [*result.lines, *owned.lines])
+        _print(
+            ctx,
+            "\n".join(lines),
+            frame,
+            as_json,
+            [*result.lines, *owned.lines],
+            answers.public(result) if explain else (),
+        )
 
 
 @app.command(cls=question("prefill"))
@@ -497,13 +527,14 @@ def prefill(
     stack: Stack = None,
     name: ModelName = None,
     as_json: Json = False,
+    explain: Explain = False,
 ) -> None:
     """Time of a prefill: until the first token, without a queue."""
     with plain_errors(ctx):
         ask: dict[str, Any] = {"batch": batch, "input_tokens": prompt, "max_context": max_context}
         ask |= {"precision": precision, "efficiencies": stack}
         result = trnmodel.prefill(trnmodel.model(model, name), system, trnmodel.Mapping(tp=tp, ep=ep), **ask)
-        _print(ctx, answers.rated(result), result.to_frame(bands=True), as_json, [result])
+        _print(ctx, answers.rated(result), result.to_frame(bands=True), as_json, [result], [result] * explain)
 
 
 @app.command(cls=question("memory_fit"))
@@ -519,13 +550,15 @@ def fit(
     stack: Stack = None,
     name: ModelName = None,
     as_json: Json = False,
+    explain: Explain = False,
 ) -> None:
     """Bytes that a rank stores, and whether they fit."""
     with plain_errors(ctx):
         ask = {"batch": batch, "context": context, "precision": precision, "efficiencies": stack}
         own, mapping = trnmodel.model(model, name), trnmodel.Mapping(tp=tp, ep=ep)
         result = trnmodel.memory_fit(own, system, mapping, **ask)
-        _print(ctx, answers.fitting(result, own, mapping), result.to_frame(bands=True), as_json, [result])
+        line = answers.fitting(result, own, mapping)
+        _print(ctx, line, result.to_frame(bands=True), as_json, [result], [result] * explain)
 
 
 @app.command(cls=question("collective"))
@@ -555,6 +588,7 @@ def collective(
         typer.Option(help="Share of the links' rates that the software reaches; default what was measured.", **NUMBER),
     ] = None,
     as_json: Json = False,
+    explain: Explain = False,
 ) -> None:
     """Time of a collective and its bus bandwidth."""
     with plain_errors(ctx):
@@ -562,7 +596,8 @@ def collective(
         options |= {"in_graph": in_graph, "rate_share": rate_share}
         result = trnmodel.collective(kind, size, system, **options)
         line = f"{result.card()[0].removeprefix('Collective: ')}, busbw {result.in_words('busbw_bytes_per_s', 'B/s')}"
-        _print(ctx, f"{line}, algorithm {result.algorithm}", result.to_frame(bands=True), as_json, [result])
+        line = f"{line}, algorithm {result.algorithm}"
+        _print(ctx, line, result.to_frame(bands=True), as_json, [result], [result] * explain)
 
 
 @app.command()

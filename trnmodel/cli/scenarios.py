@@ -263,6 +263,12 @@ def each(command: Any, ctx: Any, invoke: Callable[[Any], Any]) -> Any:
     if len(rows) < 2:
         return invoke(ctx)
     as_json, answers, worst = bool(ctx.params.get("as_json")), list[dict[str, Any]](), Status.ANSWERED
+    if ctx.params.get("explain") and not as_json:
+        say(
+            "--explain: a table of several scenarios has no room for it; allowed are one scenario, or --json",
+            error=True,
+        )
+        raise typer.Exit(Status.REFUSED)
     for row in rows:
         status, answer = _answer(command, ctx, row, invoke)
         worst = max(worst, status)

@@ -1,9 +1,9 @@
-"""Tables of the chapter on facts: what they rest on, systems with one fact changed, and totals that sources print."""
+"""Tables of the chapter on facts: what they rest on, what an answer stands on, and totals that sources print."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+import math
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -13,8 +13,8 @@ from trnbook.shared.ledger import standing
 from trnmodel.arguments import SHOWN, nearest, shown
 from trnmodel.catalog import load
 from trnmodel.catalog.specs import Chip
-from trnmodel.catalog.stacks import Efficiencies
-from trnmodel.catalog.systems import System
+from trnmodel.catalog.stacks import stacks
+from trnmodel.explained.explain import Explanation, FactShare
 from trnmodel.units import counted, format_quantity
 
 GROUNDS = {
@@ -26,15 +26,19 @@ GROUNDS = {
 CHIPS = ("trainium1", "trainium2", "trainium3")
 RACKS = ("trn2.48xlarge", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160")
 INSTANCES = ("trn1.32xlarge", "trn2.48xlarge", "trn2-ultraserver", "trn3-nl32x2-pcie160", "trn3-nl72x2-pcie160")
-SOFTWARE = {  # constants of a stack that a decode step uses, and what a reader calls them
+NAMES = {  # what a reader calls quantities that a decode step stands on
+    "hbm_bytes_per_s": "HBM bandwidth",
+    "peak_flop_per_s": "peak of the chip",
+    "hop_s": "latency of a hop",
+    "scaleup_bytes_per_s_per_dir": "rate of a lane",
+    "intra_chip_bytes_per_s": "rate within a chip",
     "weight_stream_share": "HBM rate of weights",
     "kv_stream_share": "HBM rate of the cache",
     "dense_layer_s": "time per layer",
     "expert_core_s": "time per expert",
     "compute_memory_overlap": "overlap with reads",
 }
-_VISIBLE = 0.01  # elasticity below which a bar cannot be seen
-UNCHANGED = "nothing"
+_VISIBLE = 0.01  # share below which a bar cannot be seen
 RESTS_ON = ("a specification of a vendor", "a talk or page of a vendor", "a report of others", "our own estimate")
 _SHOWN = ["entity", "quantity", "qualifier", "value_printed", "unit_printed", "decision", "confidence", "title", "url"]
 
@@ -114,52 +118,65 @@ def claim(facts: pd.DataFrame) -> str:
     return f"Most often a fact rests on {names[table.ground[table.facts.idxmax()]]}"
 
 
-def changed(system: System, change: float) -> Iterator[tuple[str, System]]:
-    """Yield a system as it is, and with each rate and latency of its chip larger by a share.
+def shares(explanations: Mapping[str, Explanation]) -> pd.DataFrame:
+    """Return a row for each model and each fact that moves its answer, with the share under a short name.
 
     Examples
     --------
     >>> import trnmodel as tm
-    >>> dict(changed(tm.system("trn2.48xlarge"), 0.5))["HBM bandwidth"].chip.hbm_bytes_per_s
-    4350000000000.0
+    >>> step = tm.decode_step("llama-3.1-8b", "trn2.48xlarge", batch=1, context=2048, efficiencies="ideal")
+    >>> shares({"llama-3.1-8b": tm.explain(step)}).share.round(3).tolist()
+    [-1.0]
     """
-    more, chip = 1 + change, system.chip
-    peaks = {name: more * rate for name, rate in chip.peak_flop_per_s.items()}
-    yield UNCHANGED, system
-    yield "HBM bandwidth", replace(system, chip=replace(chip, hbm_bytes_per_s=more * chip.hbm_bytes_per_s))
-    yield "peak of the chip", replace(system, chip=replace(chip, peak_flop_per_s=peaks))
-    yield "lane of a link", replace(system, lane_bytes_per_s_per_dir=more * system.lane_bytes_per_s_per_dir)
-    yield "latency of a hop", replace(system, chip=replace(chip, hop_s=more * chip.hop_s))
+    rows = [
+        {"model": model, "fact": _short(one), "share": one.share, "source": one.source, "locator": one.locator}
+        for model, explanation in explanations.items()
+        for one in explanation.facts
+        if abs(one.share) > 0
+    ]
+    return pd.DataFrame(rows)
 
 
-def unchanged(steps: pd.DataFrame) -> pd.Series:
-    """Return for each row the time of the same model with nothing changed."""
-    whole = steps[steps.fact == UNCHANGED].set_index("model").time_s
-    return steps.model.map(whole)
+def _short(one: FactShare) -> str:
+    """Return a short name of a fact: the chip's own come as they are, those of software say so."""
+    name = NAMES.get(one.quantity, one.quantity.replace("_", " "))
+    return f"software: {name}" if one.about in stacks() else name
 
 
-def changed_software(stack: Efficiencies, change: float) -> Iterator[tuple[str, Efficiencies]]:
-    """Yield a stack with each of the constants that a decode step uses changed by a share.
-
-    Examples
-    --------
-    >>> import trnmodel as tm
-    >>> stack = tm.efficiencies("trainium2")
-    >>> dict(changed_software(stack, -0.5))["software: HBM rate of weights"].weight_stream_share
-    0.475
-    """
-    for field, name in SOFTWARE.items():
-        value = getattr(stack, field)
-        if value > 0:
-            yield f"software: {name}", replace(stack, **{field: (1 + change) * value})
-
-
-def most_elastic(steps: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of facts that move one of the models by a hundredth of their change or more, largest first."""
-    rows = steps[steps.fact != UNCHANGED]
-    largest = rows.groupby("fact").elasticity.apply(lambda one: one.abs().max())
-    visible = largest[largest >= _VISIBLE].sort_values(ascending=False, kind="stable")
+def largest(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the shares of facts that move one of the models by a hundredth of their change or more, largest first."""
+    most = rows.groupby("fact").share.apply(lambda one: one.abs().max())
+    visible = most[most >= _VISIBLE].sort_values(ascending=False, kind="stable")
     return rows[rows.fact.isin(visible.index)].sort_values("fact", key=lambda names: -names.map(visible), kind="stable")
+
+
+def behind(explanations: Mapping[str, Explanation]) -> pd.DataFrame:
+    """Return the facts behind the times of some models with their sources, shares and rival readings, by model.
+
+    Examples
+    --------
+    >>> import trnmodel as tm
+    >>> step = tm.decode_step("llama-3.1-8b", "trn2.48xlarge", batch=1, context=2048, efficiencies="ideal")
+    >>> behind({"llama-3.1-8b": tm.explain(step)})[["printed", "rival_printed"]].iloc[0].tolist()
+    ['2.9 TB/sec', '3 TB/s']
+    """
+    some = [(model, one) for model, explanation in explanations.items() for one in explanation.facts]
+    titles = common.bibliography(pd.Series([one.source for _, one in some])).set_index("id")
+    rows = [
+        {
+            "model": model,
+            "fact": f"{_short(one)}, {one.about}",
+            "share": one.share,
+            "printed": one.printed,
+            "title": titles.title[one.source],
+            "locator": one.locator,
+            "rival_printed": one.rival.printed if one.rival else "",
+            "rival_time_s": one.rival.answer if one.rival else math.nan,
+            "url": titles.url[one.source],
+        }
+        for model, one in some
+    ]
+    return pd.DataFrame(rows)
 
 
 def in_use(facts: pd.DataFrame) -> pd.DataFrame:

@@ -1,6 +1,7 @@
-"""The chapter on facts: totals and shares by hand, systems with one fact changed, and what is refused."""
+"""The chapter on facts: totals and shares by hand, what a step stands on, and what is refused."""
 
-import numpy as np
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
@@ -20,23 +21,27 @@ def test_a_printed_total_is_chips_times_one():
     assert abs(row["difference"]) < 1e-12
 
 
-def test_each_change_changes_one_fact():
-    spec = tm.system("trn3-nl72x2-pcie160")
-    found = dict(data.changed(spec, 0.25))
-    assert found[data.UNCHANGED] is spec
-    assert found["HBM bandwidth"].chip.hbm_bytes_per_s == 1.25 * spec.chip.hbm_bytes_per_s
-    assert found["HBM bandwidth"].chip.peak_flop_per_s == spec.chip.peak_flop_per_s
-    assert found["lane of a link"].lane_bytes_per_s_per_dir == 1.25 * spec.lane_bytes_per_s_per_dir
-    assert found["latency of a hop"].chip.hop_s == 1.25 * spec.chip.hop_s
+STEP = tm.decode_step("llama-3.3-70b", "trn2.48xlarge", tm.Mapping(tp=32), batch=4, context=4096)
+EXPLAINED = {"llama-3.3-70b": tm.explain(STEP)}
 
 
-def test_a_chip_that_reads_faster_makes_a_shorter_step_and_no_fact_of_time_does():
-    spec, times = tm.system("trn2.48xlarge"), {}
-    for name, system in data.changed(spec, 0.1):
-        if not np.isnan(system.lane_bytes_per_s_per_dir) or name != "lane of a link":
-            step = tm.decode_step("llama-3.3-70b", system, tm.Mapping(tp=32), batch=4, context=4096)
-            times[name] = float(step.time_s)
-    assert times["HBM bandwidth"] < times[data.UNCHANGED] <= times["latency of a hop"]
+def test_the_share_of_the_bandwidth_is_what_a_faster_chip_saves():
+    """With 1 % more bandwidth a step is shorter by about as many per cent as its share says."""
+    spec = tm.system("trn2.48xlarge")
+    faster = replace(spec, chip=replace(spec.chip, hbm_bytes_per_s=1.01 * spec.chip.hbm_bytes_per_s))
+    there = tm.decode_step("llama-3.3-70b", faster, tm.Mapping(tp=32), batch=4, context=4096)
+    rows = data.shares(EXPLAINED).set_index("fact")
+    assert rows.share["HBM bandwidth"] == pytest.approx(100 * (float(there.time_s / STEP.time_s) - 1), rel=0.02)
+    assert rows.share["software: time per layer"] > 0
+
+
+def test_the_facts_behind_a_step_have_sources_and_rivals():
+    rows = data.behind(EXPLAINED)
+    assert (rows.title != "").all()
+    assert (rows.locator != "").all()
+    bandwidth = rows[rows.printed == "2.9 TB/sec"].iloc[0]
+    assert bandwidth.rival_printed == "3 TB/s"
+    assert bandwidth.rival_time_s < float(STEP.time_s)
 
 
 def test_every_fact_in_use_is_counted_once():
@@ -50,19 +55,9 @@ def test_what_no_fact_is_about_is_refused(entity, quantity):
         data.known(tm.facts(), entity, quantity)
 
 
-def test_each_constant_of_software_changes_alone():
-    stack = tm.efficiencies("trainium2")
-    found = dict(data.changed_software(stack, -0.5))
-    one = found["software: time per layer"]
-    assert one.dense_layer_s == stack.dense_layer_s / 2
-    assert one.weight_stream_share == stack.weight_stream_share
-    assert set(found) <= {f"software: {name}" for name in data.SOFTWARE.values()}
-
-
 def test_bars_that_cannot_be_seen_are_left_out_and_the_largest_comes_first():
-    rows = [("nothing", 0.0), ("a", 0.001), ("b", -0.2), ("c", 0.5)]
-    found = data.most_elastic(pd.DataFrame(rows, columns=["fact", "elasticity"]))
-    assert found.fact.tolist() == ["c", "b"]
+    rows = [("a", 0.001), ("b", -0.2), ("c", 0.5)]
+    assert data.largest(pd.DataFrame(rows, columns=["fact", "share"])).fact.tolist() == ["c", "b"]
 
 
 def test_the_facts_open_with_the_bandwidth_of_trainium3():

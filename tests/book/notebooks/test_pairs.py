@@ -34,7 +34,7 @@ OTHER = {
         "tokens_per_s_per_user": 20.0,
         "users": 50.0,
     },
-    "data": {"entity": "trainium2", "quantity": "hbm_bytes", "change": 0.2},
+    "data": {"entity": "trainium2", "quantity": "hbm_bytes", "explained": "deepseek-v3"},
     "trainium4": {
         "system": "trn3-nl32x2-pcie160",
         "systems": ["trn4-nvlink-roadmap"],
@@ -219,7 +219,7 @@ VALUES = {
         "model": [OWN],
         "tokens_per_s_per_user": [2.0],
     },
-    "data": {"entity": ["trainium9", "h100"], "quantity": ["hbm_bytes", "x"]},
+    "data": {"entity": ["trainium9", "h100"], "quantity": ["hbm_bytes", "x"], "explained": ["deepseek-v3", "gpt"]},
     "trainium4": {
         "systems": [["trn4-nvlink-roadmap"], ["hgx-b200"]],
         "model": [OWN],

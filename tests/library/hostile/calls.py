@@ -46,6 +46,7 @@ NOT_TYPED = {
     "Comparison": "made by tm.compare",
     "Cost": "made by tm.tco",
     "Energy": "made by tm.energy",
+    "Explanation": "made by tm.explain",
     "Goodput": "made by tm.goodput",
     "KernelTime": "made by tm.kernel.matmul",
     "Legality": "made by tm.legal",
@@ -513,6 +514,8 @@ def _measured_rows() -> Iterator[Call]:
         "rows", "tm.read_measurements", "paths=run_file(), stated={'tp': 8}", "object: paths; statement: stated"
     )
     yield _call("rows", "tm.frozen", "rows=measured()", "frame-or-none: rows; models: models")
+    step = "tm.decode_step('llama-3.2-1b', 'trn2.48xlarge', batch=1, context=2048)"
+    yield _call("doors", "tm.explain", f"answer={step}", "object: answer")
     yield _call("rows", "tm.nearest", "rows=measured(), count=2", "frame: rows; models: models")
     yield _call("rows", "tm.claims", "topic='memory', verdict='agrees'", "choice: topic verdict source")
     yield _call("rows", "tm.doctor", "rows=measured()", "frame: rows; models: models")

@@ -134,6 +134,7 @@ METHODS: dict[str, tuple[str, str]] = {
     "Claims.to_frame": ("", ""),
     "Claims.of": ("verdict='agrees', kind='computed'", "choice: verdict kind"),
     "Claims.claim": ("claim_id='NC160'", "choice: claim_id"),
+    "Explanation.to_frame": ("", ""),
     "Diagnosis.to_frame": ("", ""),
     "Diagnoses.to_frame": ("", ""),
     "Diagnoses.causes": ("", ""),
