@@ -416,8 +416,8 @@ class Grounded(Result):
         if value.size <= JUDGED:
             basis = ", ".join(sorted(set(np.ravel(self.basis)), key=firmness))
         if value.size == 1:
-            low, high = (float(end) for end in self.ends(self.FIGURE))
-            return [f"{title} {format_figure(float(value), low, high, called.unit, basis, title)}"]
+            low, high = (np.asarray(end).item() for end in self.ends(self.FIGURE))
+            return [f"{title} {format_figure(value.item(), low, high, called.unit, basis, title)}"]
         spread = spread_of(value[value == value].tolist(), called.unit, title=title)
         return [f"{title} {spread}", *([basis] if basis else [])]
 
@@ -448,7 +448,7 @@ class Grounded(Result):
         figure, ends = self.figure(name), self.ends(name)
         if np.size(figure) > 1:
             refuse("name", name, f"allowed is a figure of one point, not of {np.size(figure)}")
-        value, low, high = (float(x) / scale for x in (figure, *ends))
+        value, low, high = (np.asarray(x).item() / scale for x in (figure, *ends))
         return format_within(value, low, high, unit, basis)
 
 

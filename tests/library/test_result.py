@@ -283,3 +283,11 @@ def test_systems_stand_on_the_same_kinds_of_stack(rows, fits):
     else:
         with pytest.raises(ValueError, match="different kinds of stack"):
             alike(table)
+
+
+@pytest.mark.parametrize("batch", [[16], [[16]]])
+def test_one_point_of_any_shape_has_the_card_of_a_number(batch):
+    ask = {"model": "llama-3.1-8b", "system": "trn2.48xlarge", "mapping": tm.Mapping(tp=8), "context": 2048}
+    one, same = tm.decode_step(batch=16, **ask), tm.decode_step(batch=batch, **ask)
+    assert same.card()[0] == one.card()[0]
+    assert same.in_words("time_s", "s") == one.in_words("time_s", "s")
