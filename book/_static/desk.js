@@ -211,11 +211,13 @@ document.addEventListener("DOMContentLoaded", () => {
   const cheaper = (one, other) => less(one, other, ({ bills }) => bills);
   const faster = (one, other) => less(one, other, ({ drawn, made }) => drawn.map((ratio) => -ratio * made));
 
-  // Who of two has the lower bill, by the share of draws in which the first one has; 0 for a tie.
+  // Who of two has the lower bill, by the share of draws in which the first one has; 0 for a tie. Neither is safe where
+  // both break the promise in more draws than a verdict allows.
   function ahead(one, other) {
-    const share = cheaper(one, other);
-    const who = share >= LIKELY ? 1 : share <= 1 - LIKELY ? -1 : 0;
-    return { share, who, sure: Math.max(share, 1 - share) >= SURE };
+    const share = Math.round(100 * cheaper(one, other)) / 100; // as it is printed
+    const unsafe = Math.max(one.chance, other.chance) < LIKELY;
+    const who = unsafe ? 0 : share >= LIKELY ? 1 : share <= 1 - LIKELY ? -1 : 0;
+    return { share, who, unsafe, sure: Math.max(share, 1 - share) >= SURE };
   }
 
   const billed = (...pair) => pair.every((one) => one.bills);
@@ -270,7 +272,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const limit = String(data.limits[0]);
     const cases = [
       [`First tokens within ${limit} s`, { ttft: limit }, state.ttft === "" && asIf({ ttft: limit }, limited)],
-      ["Market rents", { paid: "market" }, state.paid === "rent" && state.trainium === "" && state.gpu === ""],
+      ["GPUs at market rents", { paid: "market" }, state.paid === "rent" && state.trainium === "" && state.gpu === ""],
       ["No drafts", { software: "no drafts" }, !limited() && drafting(pair).length > 0],
     ];
     const same = (one, now) => one && now.at === one.at && Math.abs(one.bill / now.bill - 1) <= TIED;
@@ -279,12 +281,13 @@ document.addEventListener("DOMContentLoaded", () => {
       if (same(ours, pair[0]) && same(gpu, pair[1])) return null;
       if (!ours || !gpu) return `${words}: ${lacking(ours ? "GPU" : "Trainium")}`;
       if (!billed(ours, gpu)) return null;
-      const { share, who, sure } = ahead(ours, gpu);
+      const { share, who, unsafe, sure } = ahead(ours, gpu);
       const low = ours.bill <= gpu.bill ? ours : gpu;
       const first = who > 0 ? ours : who < 0 ? gpu : low;
-      const verdict = who === 0 ? "a tie" : `${first.system.name} ${sure ? "costs" : "probably costs"} less`;
+      const verdict = unsafe ? "neither is safe" : who === 0 ? "a tie" : `${first.system.name} ${sure ? "costs" : "probably costs"} less`;
       const high = low === ours ? gpu : ours;
-      return `${words}: ${verdict}, ${usd(low.bill)} on ${low.system.name} against ${usd(high.bill)} on ${high.system.name} (${first.system.name} is cheaper in ${of100(first === ours ? share : 1 - share)}).`;
+      const often = unsafe ? "" : ` (${first.system.name} is cheaper in ${of100(first === ours ? share : 1 - share)})`;
+      return `${words}: ${verdict}, ${usd(low.bill)} on ${low.system.name} against ${usd(high.bill)} on ${high.system.name}${often}.`;
     })).filter(Boolean);
   }
 
@@ -300,19 +303,20 @@ document.addEventListener("DOMContentLoaded", () => {
     const tied = tie === null ? "" : `A token costs the same on both if an hour of a ${names[0]} chip costs ${usd(tie)}.`;
     if (!PUBLIC.includes(state.software)) return ["No verdict.", `Nobody ships such software. ${tied}`];
     const rare = [ours, gpu].filter(({ chance }) => Math.round(100 * chance) < 100 * SURE).map((one) => `${one.system.name} keeps it in ${Math.round(100 * one.chance)}`);
-    const broken = rare.length ? ` Who breaks the promise in a draw loses it: ${rare.join(", and ")} of 100 draws.` : "";
+    const broken = rare.length ? ` A system that breaks the promise in a draw loses that draw: ${rare.join(", and ")} of 100.` : "";
     if (!billed(ours, gpu)) {
       const none = ours.bill === null ? ours : gpu;
       const makes = `A chip of ${names[0]} makes ${number(ours.made / gpu.made, 2)} times the tokens of a chip of ${names[1]}, and more of them in ${of100(faster(ours, gpu))}.`;
       return ["No price, no verdict.", `${UNPRICED[state.paid]} ${none.system.name}, so the bills cannot be compared. ${makes}${broken} ${ours.bill === null ? tied : ""}`];
     }
-    const { share, who, sure } = ahead(ours, gpu);
+    const { share, who, unsafe, sure } = ahead(ours, gpu);
     const [low, high] = ours.bill <= gpu.bill ? [ours, gpu] : [gpu, ours];
     const bills = `${served(low)}, and ${served(high)}.`;
     const first = who > 0 ? ours : who < 0 ? gpu : low;
-    const often = `We drew what nobody publishes about software and prices a thousand times: ${first.system.name} is cheaper in ${of100(first === ours ? share : 1 - share)}.`;
+    if (unsafe) return ["Neither is safe.", `Each breaks the promise in many of the draws of what nobody publishes: ${rare.join(", and ")} of 100. ${bills} Promise less, or measure first.`];
+    const often = `We guessed a thousand times what nobody publishes about software and prices: ${first.system.name} is cheaper in ${of100(first === ours ? share : 1 - share)}.`;
     const some = drafting([ours, gpu]).map(({ system }) => system.name).join(" and ");
-    const drafts = some ? ` The figures of ${some} count on drafts: a small model proposes tokens, and the large one checks them. No draw varies what they gain.` : "";
+    const drafts = some ? ` The figures of ${some} count on drafts: a small model proposes tokens, and the large one checks them. Every draw takes their gain as published.` : "";
     const heading = who === 0 ? `A tie: what nobody knows outweighs the difference.` : `${first.system.name} ${sure ? "costs" : "probably costs"} less.`;
     return [heading, `${bills} ${often}${broken}${drafts}`];
   }
@@ -340,7 +344,8 @@ document.addEventListener("DOMContentLoaded", () => {
         if (!one && !beside) return null;
         if (!one || !beside) return one ? `${other} is too slow` : "no Trainium is fast enough";
         if (!billed(one, beside)) return "a price is missing";
-        const { who, sure } = ahead(one, beside);
+        const { who, unsafe, sure } = ahead(one, beside);
+        if (unsafe) return "neither is safe";
         return [`${other} SURE costs less`, "a tie", `${state.beside === CHEAPEST ? "Trainium" : one.system.name} SURE costs less`][who + 1].replace("SURE ", sure ? "" : "probably ");
       });
       const runs = [];
@@ -446,7 +451,9 @@ document.addEventListener("DOMContentLoaded", () => {
     const most = body.insertRow();
     most.append(element("th", "Most chip time goes to", { scope: "row" }), ...pair.map((one) => element("td", bounds(one), { class: "trn-mapping" })));
     const how = body.insertRow();
-    how.append(element("th", "How it is served", { scope: "row" }), ...pair.map((one) => element("td", one?.mapping ?? "–", { class: "trn-mapping" })));
+    const words = element("th", "How it is served", { scope: "row" });
+    words.append(element("small", "TP: cores or GPUs that share a layer; batch: sequences at once"));
+    how.append(words, ...pair.map((one) => element("td", one?.mapping ?? "–", { class: "trn-mapping" })));
     const ground = body.insertRow();
     ground.append(element("th", "What it rests on", { scope: "row" }), ...pair.map((one) => element("td", one?.basis ? rests(one) : "–", { class: "trn-mapping" })));
     return table;
@@ -462,6 +469,7 @@ document.addEventListener("DOMContentLoaded", () => {
     head.append(element("td", ""), ...some.map((one) => element("th", one.system.name, { scope: "col" })));
     const body = table.createTBody();
     data.parts.forEach((part, i) => {
+      if (some.every((one) => one.parts[i] === 0 && i < data.parts.length - 1)) return;
       const row = body.insertRow();
       row.append(element("th", part, { scope: "row" }));
       for (const one of some) {
@@ -504,25 +512,21 @@ document.addEventListener("DOMContentLoaded", () => {
     return table;
   }
 
-  // Names at the ends of the lines that reach the last speed, apart from each other.
-  const [PLOT, GAP, ROOM] = [260, 13, 2.4]; // height of the plot and least distance of names [px]; room on the right of the last speed [times]
+  // Names at the ends of the lines, those of the pair first; a name that would lie on another one is left to the pointer.
+  const [PLOT, GAP, LONG, ROOM] = [260, 13, 0.6, 2.4]; // height of the plot and of a name [px]; length of a name and room on the right, in speeds
   function nameEnds(rows, others) {
     const spread = rows.flatMap(({ value, low, high }) => [value, low ?? value, high ?? value]).map(Math.log);
-    const [least, most] = [Math.min(...spread), Math.max(...spread)];
-    const step = (most - least) / PLOT;
-    const last = rows.filter(({ speed }) => speed === Math.max(...rows.map((row) => row.speed)));
-    const named = last.filter((row, i) => row.line !== others || !last.some((other, j) => (j < i || other.line !== others) && Math.abs(Math.log(other.value / row.value)) < step));
-    let free = -Infinity;
-    for (const row of named.sort((a, b) => a.value - b.value)) {
-      free = Math.max(Math.log(row.value), free + GAP * step);
-      Object.assign(row, { name: row.system, name_at: Math.exp(free) });
-    }
-    const ended = new Set(last.map(({ system }) => system));
-    rows.forEach((row, i) => { // lines that end before it
-      const end = rows[i + 1]?.system !== row.system && !ended.has(row.system);
-      const twin = rows.some((other) => other.name && other.speed === row.speed && Math.abs(Math.log(other.value / row.value)) < GAP * step);
-      if (end && !twin) Object.assign(row, { name: row.system, name_at: row.value });
-    });
+    const gap = (GAP * (Math.max(...spread) - Math.min(...spread))) / PLOT;
+    const ends = rows.filter((row, i) => rows[i + 1]?.system !== row.system);
+    const [chosen, rest] = [ends.filter(({ line }) => line !== others), ends.filter(({ line }) => line === others)];
+    const placed = [];
+    const near = (row, y) => placed.filter((one) => Math.abs(Math.log(row.speed / one.speed)) < LONG && Math.abs(y - one.y) < gap);
+    const name = (row, y) => {
+      placed.push({ speed: row.speed, y });
+      Object.assign(row, { name: row.system, name_at: Math.exp(y) });
+    };
+    for (const row of chosen.sort((a, b) => a.value - b.value)) name(row, Math.max(Math.log(row.value), ...near(row, Math.log(row.value)).map(({ y }) => y + gap)));
+    for (const row of rest) if (!near(row, Math.log(row.value)).length) name(row, Math.log(row.value));
   }
 
   // The chart that follows reads its rows from here, and is drawn again.
@@ -641,7 +645,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const priced = all(state.speed).filter((one) => one.system.gpu && one.fast && one.perM !== null);
     const least = priced.reduce((best, one) => (one.perM < best.perM ? one : best), gpu);
     if (least.perM >= gpu.perM * (1 - TIED)) return [];
-    return [`The bill of these users chooses the GPU. Per token ${least.system.name} is cheaper, at ${usd(least.perM)} per million, but its whole instances cost ${usd(least.bill)} per month.`];
+    return [`We show the GPU with the lowest whole bill. ${least.system.name} costs less per token, ${usd(least.perM)} per million, but its whole instances cost ${usd(least.bill)} per month.`];
   }
 
   // How the figures of a pair are to be read.
@@ -650,7 +654,7 @@ document.addEventListener("DOMContentLoaded", () => {
     if (PUBLIC.includes(state.software)) {
       rules.push("The bold figure is our best estimate, and not the median of the draws.");
       rules.push(`Brackets and bars hold nine in ten of the draws in which the promise is kept, on logarithmic axes. A dashed bar may be too short, because nobody has measured a server of that chip.`);
-      rules.push(`A system is cheaper in a draw if its bill is lower or the other one breaks the promise. We call it a tie below ${100 * LIKELY} of 100 draws, and say "probably" below ${100 * SURE}.`);
+      rules.push(`A system is cheaper in a draw if its bill is lower or the other one breaks the promise; a draw in which both break it counts half for each. We call it a tie below ${100 * LIKELY} of 100 draws, and say "probably" below ${100 * SURE}. Neither is safe if both keep the promise in fewer than ${100 * LIKELY}.`);
     }
     const most = pair.map((one) => one && data.drafting[state.model][one.system.chip]);
     if (state.software === "documented" && pair.every(Boolean) && most.some(Boolean)) rules.push(`We count drafts only up to the batch that a published page documents: ${pair.map((one, i) => `${most[i] ? (most[i] >= 1e6 ? "any" : number(most[i])) : "none"} on ${one.system.name}`).join(", ")}. We take their gain as printed, so that the ranges do not contain what is unsure of it.`);
@@ -675,21 +679,23 @@ document.addEventListener("DOMContentLoaded", () => {
     const [, k] = drafts(one) ?? [0, 1];
     const fitting = Math.floor(one.system.chips / chips);
     const paid = fitting >= 1 ? one.system.chips / fitting : Math.ceil(chips / one.system.chips) * one.system.chips;
-    const [reads, computes, exchanges, residual, promptS] = one.parts;
+    const [reads, computes, exchanges, residual, drafting, promptS] = one.parts;
     const ofStep = (one.batch * k) / paid;
     const idle = one.parts[one.parts.length - 1];
     const decode = one.chipS - promptS - idle;
-    const beside = Math.max(reads + computes + exchanges + residual - decode, 0);
+    const beside = Math.max(reads + computes + exchanges + residual + drafting - decode, 0);
+    const drafted = drafting > 0 ? ` + ${time(drafting * ofStep)} drafting` : "";
     const least = movedGb / chips / one.system.hbm_tb_per_s / 1000;
     const peak = data.peaks[one.system.chip][one.mapping.split(",")[0]];
     return [
       [`${plain(movedGb, 3)} GB / (${plain(chips, 4)} x ${plain(one.system.hbm_tb_per_s, 4)} TB/s)`, time(least)],
       [`${time(least)} / ${plain((100 * least) / (reads * ofStep), 2)} %`, time(reads * ofStep)],
-      [`${[reads, computes, exchanges, residual].map((part) => time(part * ofStep)).join(" + ")} - ${time(beside * ofStep)} side by side`, time(decode * ofStep)],
+      [`${[reads, computes, exchanges, residual].map((part) => time(part * ofStep)).join(" + ")}${drafted} - ${time(beside * ofStep)} side by side`, time(decode * ofStep)],
       [`${time(decode * ofStep)} x ${plain(paid, 4)} / (${plain(one.batch, 6)} x ${plain(k, 3)})`, time(decode)],
       [`${plain(tflop, 3)} TFLOP / ${plain(peak, 4)} TFLOP/s`, time(tflop / peak)],
       [`${time(promptS * answer)} / ${answer} tokens of the answer`, time(promptS)],
       [`${time(decode)} + ${time(promptS)} + ${time(idle)} idle`, time(one.chipS)],
+      [`${plain(k, 3)} / ${time(decode * ofStep)} x (1 - ${plain((100 * promptS) / one.chipS, 3)} %)`, number((k / (decode * ofStep)) * (1 - promptS / one.chipS))],
       [`1 / ${time(one.chipS)}`, number(one.made)],
       ...(one.paid ? [[`${usd(one.paid.usd, 4)} / 3,600 s x ${time(one.chipS)} x 10^6`, usd(one.perM)]] : []),
     ];
@@ -704,7 +710,7 @@ document.addEventListener("DOMContentLoaded", () => {
     if (!found) return " Each makes one token per step.";
     const [proposed, k, sequences] = found;
     const at = sequences === null ? "" : `, measured with ${times(sequences, "sequence", "sequences")}`;
-    return ` A small model drafts ${times(proposed, "token", "tokens")} per step. A step then counts as ${plain(k, 3)} tokens per sequence, as its page prints${at}.`;
+    return ` A small model drafts ${times(proposed, "token", "tokens")} per step. The page that documents them prints how much faster tokens come, and so a step counts as ${plain(k, 3)} tokens per sequence${at}. We assume the same gain here.`;
   }
 
   // The table by hand follows the controls; without parts there is none.
@@ -738,7 +744,10 @@ document.addEventListener("DOMContentLoaded", () => {
     const turned = turns(pair);
     turn.replaceChildren(...(turned.length ? [element("strong", "If one thing were different"), element("ul")] : []));
     turn.querySelector("ul")?.append(...turned.map((text) => element("li", text)));
-    sure.replaceChildren(`How sure is it? ${data.sure} `, element("a", "How sure can you be?", { href: "chapters/how-sure.html" }));
+    const far = pair.some((one) => one?.basis.startsWith("extrapolated"));
+    const near = far ? " No published run lies near this case, so that it may be further off." : "";
+    sure.hidden = !PUBLIC.includes(state.software);
+    sure.replaceChildren(`How sure is it? ${data.sure}${near} `, element("a", "How sure can you be?", { href: "chapters/how-sure.html" }));
     if (rest.contains(document.activeElement) || [...rest.querySelectorAll("[name]")].some(({ name }) => state[name] !== FIRST[name])) more.open = true;
     beside.replaceChildren(sides(pair));
     const notes = [...cheaperPerToken(pair[1])];

@@ -119,7 +119,7 @@ systems.compared()
 #
 # $$ c = \frac{p}{3600\ \mathrm{s}} \left( \frac{n\,t}{b\,k} + \frac{T}{a} \right) 10^6 . $$
 #
-# The rest is time in which the promise leaves a chip idle. Paste these lines into Python, or change them here:
+# The rest is time in which the promise leaves a chip idle. Paste these lines into Python, or open this page in JupyterLab and change them there:
 
 # %%
 import trnmodel as tm
@@ -129,7 +129,7 @@ cost = tm.token_cost("llama-3.3-70b", request, "trn2.48xlarge", pricing="capacit
 print(f"${float(cost['trn2.48xlarge', 'public'].generated_usd_per_mtoken):.2f} per million tokens")
 
 # %% [markdown]
-# The table follows the controls of the desk:
+# The table follows the controls at the top of the page:
 
 # %% tags=["hide-input"]
 one = tm.plan(first, requests[first], systems=pair[0]).best
@@ -148,7 +148,7 @@ charts.table(
 #
 # For each model, `tm.plan` searches all systems, number formats and mappings for the one that completes most requests per paid chip. The
 # table shows the Trainium to rent, the best one of all, the GPUs with the lowest bill, and the GPU that makes most. For the first model and its
-# users the desk shows:
+# users the controls above show:
 
 # %% tags=["hide-input"]
 Markdown(tables.bills(sized[first], pair))
@@ -187,30 +187,46 @@ charts.table(pd.DataFrame(answers), caption="All figures of these systems", down
 #
 # ## Power, training and failures
 #
-# Three systems serve the request of the running case, and train the same model. Each range holds nine of ten cases of what nobody knows of
-# software and failures. A figure without a range is a best estimate; the desk has the ranges of instances and watts.
+# Four systems serve Llama-3.3-70B for the users of the running case, train the same model, and run a job of Llama-3.1-405B that fails from time to time. Each
+# range holds nine of ten cases of what nobody knows of software and failures. A figure without a range is a best estimate.
 
 # %% tags=["hide-input"]
-rates, sites = tm.fleet("borrowed"), {}
-for name in case.SYSTEMS:
+rates, serving, training, failing = tm.fleet("borrowed"), {}, {}, {}
+for name in [*case.SYSTEMS, "hgx-h200"]:
     ask = ("llama-3.3-70b", case.request("llama-3.3-70b"), name)
-    one, size = tm.plan(*ask).best, tm.plan(*ask, users=users).capacity
+    size = tm.plan(*ask, users=users).capacity
     spared = tm.plan(*ask, users=users, availability=0.9999).capacity
     chips = site.whole_domains(size.system.domain_chips, 2048)
     run = tm.train_run("llama-3.3-70b", name, chips=chips, tokens=2e12, seq=8192, global_batch=2048)
 
-    def useful(fleet, name=name):
-        return tm.goodput(name, 16384, model="llama-3.1-405b", swap="hot", fleet=fleet)
+    def useful(fleet, name=name, swap="hot"):
+        return tm.goodput(name, 16384, model="llama-3.1-405b", swap=swap, fleet=fleet)
 
     draws = tm.sensitivity(useful, {"fleet": rates}, draws=4000)
-    sites[f"on {size.system.name}"] = site.serving(one, size, spared) | site.training(run, useful(rates), draws)
-charts.table(site.table(sites), caption="What a site needs, and what failures take", download="headlines")
+    column = f"on {size.system.name}"
+    serving[column], training[column] = site.serving(size), site.training(run)
+    failing[column] = site.failures(size, spared, useful(rates), useful(rates, swap="drain"), draws)
+charts.table(site.table(serving), caption=f"Power for {tm.units.counted(users, 'user')}", download="site-serving")
 
 # %% [markdown]
-# [How many watts per chip, and how many joules per token?](power.ipynb) derives the watts, [How long does training take?](training.ipynb) the
-# days, and [What is lost to failures?](goodput.ipynb) the hours. The run trains on sequences of 8,192 tokens, 2,048 in a batch. Nobody
-# publishes how often Trainium fails, so that hours and useful shares rest on rates borrowed from GPUs. The job that stops and loses time trains
-# Llama-3.1-405B. A part counts as swapped while the rest of the rack runs on.
+# A site provisions for its hottest day. There the racks of Trainium3, which liquid cools, need half as much again as their watts, and servers that air
+# cools a fifth more. Whole domains are bought, so that a large domain stands partly idle.
+# [How many watts per chip, and how many joules per token?](power.ipynb) derives the watts.
+
+# %% tags=["hide-input"]
+charts.table(site.table(training), caption="One training run, its failures included", download="site-training")
+
+# %% [markdown]
+# The run has sequences of 8,192 tokens, and 2,048 of them in a batch. An estimate by hand divides its operations, six for each parameter and token, by what the
+# chips compute at their share of the peak. [How long does training take?](training.ipynb) shows both, and the mapping.
+
+# %% tags=["hide-input"]
+charts.table(site.table(failing), caption="What failures take", download="site-failures")
+
+# %% [markdown]
+# Nobody publishes how often Trainium fails. We borrow the rates of GPU fleets and of other networks, so that these systems differ by their design alone: by how
+# many chips one failure stops, and how long a restart takes. [What is lost to failures?](goodput.ipynb) compares the same rates with printed
+# uptimes of other fleets.
 #
 # ## The running case
 #
@@ -244,7 +260,7 @@ case.table("index")
 # make lab
 # ```
 #
-# [What happens if I change the mapping?](workbench.ipynb) opens with controls instead of code: move one, and see what follows.
+# There, [What happens if I change the mapping?](workbench.ipynb) opens with controls instead of code: move one, and see what follows.
 #
 # **You need the answer again and again.** Each chapter is a report with parameters, for a pipeline. The third part shows how the
 # numbers were measured, decided and found, and how to add your own.

@@ -46,7 +46,19 @@ def test_lines_stand_in_the_order_of_the_chapters_that_derive_them():
     derived = [line.chapter for line in case.LINES[:-1]]
     assert sorted(derived, key=case.EXPLAINING.index) == derived
     assert case.LINES[-1].chapter in chapter.parts()["Decide"]
-    assert all(case.lines(slug) == list(case.LINES) for slug in ("index", *chapter.parts()["Decide"]))
+    for slug in ("index", *chapter.parts()["Decide"]):
+        assert sorted(line.name for line in case.lines(slug)) == sorted(line.name for line in case.LINES)
+
+
+@pytest.mark.parametrize("model", case.PROMISES)
+@pytest.mark.parametrize("system", case.SYSTEMS)
+def test_the_times_of_a_step_stand_below_each_other_and_add_up(model, system):
+    names = [line.name for line in case.lines("index")]
+    last = names.index("Decode step")
+    parts = case.lines("index")[last - 5 : last]
+    assert [line.unit for line in parts] == ["s"] * 5
+    step = case.value(case.lines("index")[last], model, system)
+    assert sum(case.value(line, model, system) for line in parts) == pytest.approx(step, rel=1e-9)
 
 
 @pytest.mark.parametrize("place", SHOWING)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from trnbook.chapters.index_hand import HAND, moved_bytes, prompt_flop
+from trnbook.chapters.index_hand import HAND, drafting_s, moved_bytes, prompt_flop
 from trnbook.charts.desk import OTHERS
 from trnbook.charts.display import script_json
 from trnbook.charts.tables import percent
@@ -63,7 +63,7 @@ BOUND = {  # what takes the chip time of a generated token
     "prompts": "prompts",
 }
 PARTS = tuple(BOUND)
-IDLE = "idle, so that the promise holds"
+DRAFTING, IDLE = "drafting", "idle, so that the promise holds"
 RESIDUAL = "Residual overhead is what measured steps take beyond the rest. It is fitted, and its cause is not known."
 DIGITS = 4  # of a number in the page
 MANY = 1e6  # sequences, of a page that names no most
@@ -163,7 +163,7 @@ def desk(
             "limits": sorted({one.ttft_s for one in grid if one.ttft_s}),
             "speeds": [_short(float(speed or 0.0)) for speed in first.speeds],
             "chosen": dict(chosen),
-            "parts": [*BOUND.values(), IDLE],
+            "parts": [*list(BOUND.values())[:-1], DRAFTING, BOUND["prompts"], IDLE],
             "residual": RESIDUAL,
             "hand": HAND,
             "paid": list(priced),
@@ -376,16 +376,19 @@ def _answer(c: Choice, loads: Any, texts: _Texts, prices: Mapping[str, ArrayLike
         [_known(end) for end in c.ends(MADE)],
         [_known(end) for end in c.ends("ttft_s")],
         [_cost_ends(c, usd) for usd in prices.values()],
-        [_short(part_s / US, 3) for part_s in (*map(c.chip_s, PARTS), _idle_s(c))],
+        [_short(part_s / US, 3) for part_s in _parts_s(c)],
         _short(c.request_chip_s / float(c.question.request.output_tokens) / US),
         [_short(c.chips), _short(moved_bytes(c) / GB, 3), _short(prompt_flop(c) / TFLOP, 3)],
     ]
 
 
-def _idle_s(c: Choice) -> float:
-    """Return the chip time per generated token in which the promise leaves a chip idle [s]."""
-    decode_s = float(c.step.time_s) * c.paid_chips / float(c.batch * c.times.tokens_per_step)
-    return max(float(c.request_chip_s) / float(c.question.request.output_tokens) - decode_s - c.chip_s("prompts"), 0.0)
+def _parts_s(c: Choice) -> list[float]:
+    """Return the parts of the chip time of a generated token [s], in the order of the page: idle time comes last."""
+    chips_per_token = c.paid_chips / float(c.batch * c.times.tokens_per_step)
+    whole_s = float(c.request_chip_s) / float(c.question.request.output_tokens)
+    prompts_s, decode_s = c.chip_s("prompts"), float(c.times.step_s) * chips_per_token
+    idle_s = max(whole_s - decode_s - prompts_s, 0.0)
+    return [*map(c.chip_s, PARTS[:-1]), drafting_s(c) * chips_per_token, prompts_s, idle_s]
 
 
 def by_instance(chips: int, loads: pd.DataFrame) -> dict[int, float]:

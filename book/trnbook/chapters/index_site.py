@@ -14,7 +14,6 @@ from trnmodel.units import HOUR, KW, KWH, counted, format_digits
 if TYPE_CHECKING:
     from trnmodel.reliability.goodput import Goodput
     from trnmodel.search.capacity import Capacity
-    from trnmodel.search.choice import Choice
     from trnmodel.search.sensitivity import Sensitivity
     from trnmodel.search.train_run import TrainRun
 
@@ -32,41 +31,60 @@ def whole_domains(domain_chips: int, most: int) -> int:
     return max(most // domain_chips, 1) * domain_chips
 
 
-def serving(c: Choice, size: Capacity, spared: Capacity) -> dict[str, str]:
-    """Return what a site needs for the users of a system, and how long failures take a replica out.
+def serving(size: Capacity) -> dict[str, str]:
+    """Return what a site needs for the users of a system.
 
     Parameters
     ----------
-    c : Choice
-        What the system does for the request. [-]
-    size, spared : Capacity
-        Its instances for the users, without spares and with an availability. [-]
+    size : Capacity
+        The instances of a system for the users, at the site of its cooling. [-]
     """
-    users, request = size.question.users or 0.0, c.question.request
-    site_w = float(c.energy().facility_j_per_token) * users * float(request.tokens_per_s_per_user or 0.0)
+    c, month = size.choice, PERIOD_H * HOUR / MWH
     rack_w = float(c.energy().decode.all_in_w) * per_rack(size.system)
-    of_time = f"{100 * (spared.question.availability or 0.0):g}% of the time"
+    watts = [float(x) for x in (size.mean_site_w, *size.ends("mean_site_w"))]
     return {
-        f"Instances for {counted(users, 'user')}": f"{size.instances:,.0f}",
+        f"Instances for {counted(size.question.users or 0.0, 'user')}": _between(
+            size.instances, *map(float, size.ends("instances"))
+        ),
+        "Mean power at the site [kW]": _between(*(w / KW for w in watts)),
+        "Energy at the site [MWh per month]": _between(*(w * month for w in watts)),
         "Power provisioned at the site [kW]": format_digits(size.provisioned_site_w / KW, 3),
-        "Power provisioned for a rack [kW]": f"{format_digits(rack_w / KW, 2)}, {per_rack(size.system):g} chips",
-        "Energy at the site [MWh per month]": format_digits(site_w * PERIOD_H * HOUR / MWH, 3),
-        "Some replica is out [hours per year]": format_digits(size.lost_h_per_year, 2),
-        f"Spares, so that all run {of_time}": counted(spared.spare_instances, "instance"),
+        "Power provisioned for a rack or server [kW]": f"{format_digits(rack_w / KW, 2)}, "
+        f"{per_rack(size.system):g} chips",
     }
 
 
-def training(run: TrainRun, job: Goodput, draws: Sensitivity) -> dict[str, str]:
-    """Return days and energy of a training run, and how often a large job stops and how much of its time is useful."""
-    days, cuts = run.calendar_days(), draws.percentiles().iloc[0]
-    chips = counted(float(job.chips), "chip")
-    share = _between(*(100 * float(one) for one in (job.goodput, cuts.p5, cuts.p95)))
+def training(run: TrainRun) -> dict[str, str]:
+    """Return days and energy of a training run, failures included."""
+    days, joules = run.calendar_days(), run.site_j()
     return {
-        f"Training {run.model.id} on 2T tokens [days]": f"{_between(days.value, days.low, days.high)}",
-        "The chips of that run": f"{run.chips:,.0f}",
-        "Its energy at the site [MWh]": format_digits(run.site_j().value / MWH, 3),
-        f"Hours between stops of a job on {chips}": format_digits(float(job.mtbf_s) / HOUR, 2),
-        "Useful share of that job's time [%]": share,
+        "Chips": f"{run.chips:,.0f}",
+        f"Days for {run.model.id} on 2T tokens": _between(days.value, days.low, days.high),
+        "Energy at the site [MWh]": _between(*(x / MWH for x in (joules.value, joules.low, joules.high))),
+    }
+
+
+def failures(size: Capacity, spared: Capacity, job: Goodput, drained: Goodput, draws: Sensitivity) -> dict[str, str]:
+    """Return how often a large job stops, how much of its time is useful, and what failures take from a server.
+
+    Parameters
+    ----------
+    size, spared : Capacity
+        Instances for the users, without spares and with an availability. [-]
+    job, drained : Goodput
+        A job in which a part is swapped while its rack runs on, and one in which the rack is drained. [-]
+    draws : Sensitivity
+        The first job in draws of the rates of failure. [-]
+    """
+    cuts = draws.percentiles().iloc[0]
+    kept = f"Time that is useful to a job on {counted(float(job.chips), 'chip')} [%]"
+    of_time = f"{100 * (spared.question.availability or 0.0):g}% of the time"
+    return {
+        "Hours between its stops": format_digits(float(job.mtbf_s) / HOUR, 2),
+        kept: _between(*(100 * float(one) for one in (job.goodput, cuts.p5, cuts.p95))),
+        "The same if the whole rack is drained for a repair [%]": format_digits(100 * float(drained.goodput), 2),
+        "A replica that serves is out, at most [hours per year]": format_digits(size.lost_h_per_year, 2),
+        f"Spare instances, so that all replicas run {of_time}": f"{spared.spare_instances:,.0f}",
     }
 
 

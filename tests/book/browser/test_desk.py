@@ -349,7 +349,7 @@ def test_what_would_turn_the_verdict_is_what_the_controls_then_show(first_page):
     turns = first_page.locator(".trn-turn li").all_inner_texts()
     changes = {
         "First tokens within 1 s": {"ttft": "1"},
-        "Market rents": {"paid": "market"},
+        "GPUs at market rents": {"paid": "market"},
         "No drafts": {"software": "no drafts"},
     }
     assert [text.partition(":")[0] for text in turns] == list(changes)

@@ -60,9 +60,10 @@ def test_the_sums_of_the_page_are_worked_out_by_hand():
     assert 0.9 < flop / (2 * 70.6e9 * 4096) < 1.05  # two for each parameter and token, but the output head's
     assert found[4] == f"{1e3 * flop / 1299e12:.3g} ms"
     assert found[5] == f"{1e3 * c.prompt_chip_s / 512:.3g} ms"
-    assert found[7] == f"{c.tokens_per_s_per_chip:.3g}"
+    assert found[7] == f"{c.tokens_per_s_per_user:.3g}"  # what a user gets between the prompts of others
+    assert found[8] == f"{c.tokens_per_s_per_chip:.3g}"
     usd = float(tm.rent("trn2.48xlarge").usd_per_chip_h) / 3600 / c.tokens_per_s_per_chip * 1e6
-    assert found[8] == f"${usd:.3g}"
+    assert found[9] == f"${usd:.3g}"
 
 
 def test_half_the_hbm_rate_changes_a_row():
@@ -103,21 +104,21 @@ def test_headlines_are_those_of_their_chapters(page, root):
     days = re.search(r"\*\*(\d+) days\*\* (\([\d.]+ to [\d.]+)", cards["training"])
     useful = re.search(r"\*\*(\d+)%\*\* (\(\d+ to \d+)", cards["goodput"])
     racked = re.search(r"A rack of 72 chips is provisioned at (\d+) kW", cards["power"])
-    trained = next(row for row in shown if row.startswith("Training"))
+    trained = next(row for row in shown if row.startswith("Days"))
     assert f"{days[1]} {days[2]})" in trained
-    kept = next(row for row in shown if row.startswith("Useful share"))
+    kept = next(row for row in shown if row.startswith("Time that is useful"))
     assert f"{useful[1]} {useful[2]})" in kept
     assert f"{racked[1]}, 72 chips" in next(row for row in shown if row.startswith("Power provisioned for a rack"))
 
 
 def headlines(page):
-    """Return the rows of the table on power, training and failures, as text."""
-    (shown,) = [
+    """Return the rows of the three tables on power, training and failures, as text."""
+    shown = "".join(
         "".join(output.data["text/html"])
         for cell in page.cells
         for output in cell.get("outputs", ())
-        if "headlines.csv" in "".join(output.get("data", {}).get("text/html", ""))
-    ]
+        if "site-" in "".join(output.get("data", {}).get("text/html", ""))
+    )
     return [" ".join(re.findall(r">([^<>]+)<", row)).strip() for row in re.findall(r"<tr>.*?</tr>", shown, re.DOTALL)]
 
 
@@ -126,14 +127,23 @@ def test_what_a_site_needs_is_what_the_public_calls_say():
     ask = ("llama-3.3-70b", tm.Request(4096, 512, tokens_per_s_per_user=SPEED), "trn3-nl72x2-pcie160")
     best, size = tm.plan(*ask).best, tm.plan(*ask, users=1000).capacity
     spared = tm.plan(*ask, users=1000, availability=0.9999).capacity
-    found = index_site.serving(best, size, spared)
+    found = index_site.serving(size)
     mwh = float(best.energy().facility_j_per_token) * 1000 * SPEED * 730.5 * 3600 / 3.6e9
-    assert found["Energy at the site [MWh per month]"] == f"{mwh:.3g}"
+    assert found["Energy at the site [MWh per month]"].startswith(f"{float(f'{mwh:.2g}'):g} (")
     assert found["Power provisioned at the site [kW]"] == f"{size.provisioned_site_w / 1000:.3g}"
-    assert found["Instances for 1,000 users"] == f"{size.instances:.0f}"
+    assert found["Instances for 1,000 users"].startswith(f"{size.instances:.0f} (")
+    job = {swap: tm.goodput(ask[2], 16384, model="llama-3.1-405b", swap=swap) for swap in ("hot", "drain")}
+    draws = tm.sensitivity(
+        lambda fleet: tm.goodput(ask[2], 16384, model="llama-3.1-405b", fleet=fleet),
+        {"fleet": tm.fleet("borrowed")},
+        draws=500,
+    )
+    failing = index_site.failures(size, spared, job["hot"], job["drain"], draws)
     lost_h = (1 - size.availability_without_spares) * 8766
-    assert float(found["Some replica is out [hours per year]"]) == pytest.approx(lost_h, rel=0.03)
-    assert found["Spares, so that all run 99.99% of the time"] == "1 instance"
+    assert float(failing["A replica that serves is out, at most [hours per year]"]) == pytest.approx(lost_h, rel=0.03)
+    assert failing["Spare instances, so that all replicas run 99.99% of the time"] == "1"
+    drained = failing["The same if the whole rack is drained for a repair [%]"]
+    assert drained == f"{100 * float(job['drain'].goodput):.2g}"
 
 
 @pytest.mark.parametrize(("domain", "most", "chips"), [(16, 2048, 2048), (144, 2048, 2016), (64, 10, 64)])
