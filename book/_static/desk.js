@@ -314,9 +314,9 @@ document.addEventListener("DOMContentLoaded", () => {
     const bills = `${served(low)}, and ${served(high)}.`;
     const first = who > 0 ? ours : who < 0 ? gpu : low;
     if (unsafe) return ["Neither is safe.", `Each breaks the promise in many of the draws of what nobody publishes: ${rare.join(", and ")} of 100. ${bills} Promise less, or measure first.`];
-    const often = `We guessed a thousand times what nobody publishes about software and prices: ${first.system.name} is cheaper in ${of100(first === ours ? share : 1 - share)}.`;
+    const often = `We varied what nobody publishes about software and prices a thousand times: ${first.system.name} is cheaper in ${of100(first === ours ? share : 1 - share)}.`;
     const some = drafting([ours, gpu]).map(({ system }) => system.name).join(" and ");
-    const drafts = some ? ` The figures of ${some} count on drafts: a small model proposes tokens, and the large one checks them. Every draw takes their gain as published.` : "";
+    const drafts = some ? ` The figures of ${some} count on drafts: a small model proposes tokens, and the large one checks them. Their gain was measured with few sequences, and no draw varies it.` : "";
     const heading = who === 0 ? `A tie: what nobody knows outweighs the difference.` : `${first.system.name} ${sure ? "costs" : "probably costs"} less.`;
     return [heading, `${bills} ${often}${broken}${drafts}`];
   }
@@ -483,7 +483,7 @@ document.addEventListener("DOMContentLoaded", () => {
     });
     const sum = (one) => one.parts.reduce((total, value) => total + value, 0);
     const rest = body.insertRow();
-    rest.append(element("th", "less what runs side by side", { scope: "row" }), ...some.map((one) => element("td", number(1000 * (one.chipS - sum(one)), 2))));
+    rest.append(element("th", "less what runs side by side", { scope: "row" }), ...some.map((one) => element("td", number(1000 * Math.min(one.chipS - sum(one), 0), 2))));
     const whole = body.insertRow();
     whole.append(element("th", "together", { scope: "row" }), ...some.map((one) => element("td", number(1000 * one.chipS, 3))));
     const taken = document.createDocumentFragment();
@@ -709,8 +709,8 @@ document.addEventListener("DOMContentLoaded", () => {
     const found = drafts(one);
     if (!found) return " Each makes one token per step.";
     const [proposed, k, sequences] = found;
-    const at = sequences === null ? "" : `, measured with ${times(sequences, "sequence", "sequences")}`;
-    return ` A small model drafts ${times(proposed, "token", "tokens")} per step. The page that documents them prints how much faster tokens come, and so a step counts as ${plain(k, 3)} tokens per sequence${at}. We assume the same gain here.`;
+    const at = sequences === null ? "" : ` of ${times(sequences, "sequence", "sequences")}`;
+    return ` A small model drafts ${times(proposed, "token", "tokens")} per step. A published run${at} gives ${plain(k, 3)} tokens of a sequence per step with them. We assume the same here.`;
   }
 
   // The table by hand follows the controls; without parts there is none.

@@ -174,7 +174,7 @@ charts.table(pd.DataFrame(answers), caption="All figures of these systems", down
 # which 99 of 100 first tokens come: it includes the queue behind other users' prompts, and not the wait for a free place in a batch.
 #
 # **Drafts** are tokens that a small model proposes and the large one checks. Their gain was measured with one sequence, in another format and on
-# more ranks than here, and we assume that it carries over. No range contains what is unsure of it. So the table also shows what the newest
+# more ranks than here, and we assume that it carries over. The ranges leave out the uncertainty of this gain. So the table also shows what the newest
 # documented software makes without them. An older release makes less, and [What does software cost?](software.ipynb) sets releases side by side.
 #
 # Nobody has published a run of a server of Trainium3. Its figures are extrapolated, so that its true ranges are wider than those of the table. We count
@@ -187,7 +187,7 @@ charts.table(pd.DataFrame(answers), caption="All figures of these systems", down
 #
 # ## Power, training and failures
 #
-# Four systems serve Llama-3.3-70B for the users of the running case, train the same model, and run a job of Llama-3.1-405B that fails from time to time. Each
+# Three tables follow: the power to serve Llama-3.3-70B, one training run of it, and the failures of a larger job and of the servers. Each
 # range holds nine of ten cases of what nobody knows of software and failures. A figure without a range is a best estimate.
 
 # %% tags=["hide-input"]
@@ -209,8 +209,8 @@ for name in [*case.SYSTEMS, "hgx-h200"]:
 charts.table(site.table(serving), caption=f"Power for {tm.units.counted(users, 'user')}", download="site-serving")
 
 # %% [markdown]
-# A site provisions for its hottest day. There the racks of Trainium3, which liquid cools, need half as much again as their watts, and servers that air
-# cools a fifth more. Whole domains are bought, so that a large domain stands partly idle.
+# A site provisions for its hottest day. On that day the liquid-cooled NL72x2 needs 1.5 times its own power, and the air-cooled systems 1.2 times.
+# Whole domains are bought, so that a large domain stands partly idle.
 # [How many watts per chip, and how many joules per token?](power.ipynb) derives the watts.
 
 # %% tags=["hide-input"]
@@ -225,8 +225,9 @@ charts.table(site.table(failing), caption="What failures take", download="site-f
 
 # %% [markdown]
 # Nobody publishes how often Trainium fails. We borrow the rates of GPU fleets and of other networks, so that these systems differ by their design alone: by how
-# many chips one failure stops, and how long a restart takes. [What is lost to failures?](goodput.ipynb) compares the same rates with printed
-# uptimes of other fleets.
+# many chips one failure stops, and how long a restart takes. A rack that is drained for a repair stops all of its chips, so that the largest racks lose most by
+# it. One replica is out for the few hours that the running case below counts, and with hundreds of replicas some replica is out far more often.
+# [What is lost to failures?](goodput.ipynb) compares the same rates with printed uptimes of other fleets.
 #
 # ## The running case
 #

@@ -311,7 +311,16 @@ def _gpus(q: Search, demand: Demand) -> list[Choice]:
     tops = [points[0] for spec in specs if (points := points_of(q, spec, options_for(q, spec, None)))]
     within, _ = _within(demand, [chosen(top) for top in tops if top.rank[0]])
     merit = demand_merit(demand)
-    return _cheapest_first(demand, sorted(within, key=lambda c: (not c.valid, -merit(c))), merit)
+    best_first = sorted(within, key=lambda c: (not c.valid, -merit(c)))
+    if q.request.requests_per_s is not None:  # what serves a load is chosen by its bill, as on the first page
+        return sorted(best_first, key=lambda c: (not c.valid, _bill(demand, c)))
+    return _cheapest_first(demand, best_first, merit)
+
+
+def _bill(demand: Demand, c: Choice) -> float:
+    """Return the rent of a month for the demand; infinite where no price is known."""
+    usd = capacity(demand, c).usd_per_month if c.valid else np.nan
+    return np.inf if np.isnan(usd) else usd
 
 
 def _cheapest_first(demand: Demand | None, some: list[Choice], merit: Callable[[Choice], float]) -> list[Choice]:

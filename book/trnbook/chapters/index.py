@@ -9,6 +9,7 @@ import numpy as np
 
 from trnbook.chapters import guard
 from trnbook.charts.tables import percent
+from trnbook.shared.choices import unmeasured
 from trnmodel.catalog.specs import Chip
 from trnmodel.fabric.graph import Topology
 from trnmodel.search.choice import Choice
@@ -131,13 +132,19 @@ def row(role: str, c: Choice, plain: Choice | None, held: Capacity | None) -> di
         "model, tokens/s per user": f"{c.question.model.id}, {c.question.request.tokens_per_s_per_user:,g}",
         "system": c.system.id,
         "kind": role,
-        "tokens/s per chip": c.in_words(c.FIGURE) if made else _NONE,
+        "tokens/s per chip": _per_chip(c) if made else _NONE,
         "without drafts": format_digits(plain.tokens_per_s_per_chip, 2) if plain else "the same" if made else _NONE,
         "chance": percent(c.chance, "") if made else _NONE,
         "TTFT [s]": format_digits(c.ttft_s, 2) if made else _NONE,
         "instances": instances,
         "rent [thousand $/month]": rent,
     }
+
+
+def _per_chip(c: Choice) -> str:
+    """Return what a chip makes with its range, which is said to be too narrow where no server of the chip was measured."""
+    text = c.in_words(c.FIGURE)
+    return f"{text[:-1]} or wider)" if unmeasured(c.system.chip) and text.endswith(")") else text
 
 
 def answer(best: Choice, status: str, cost: TokenCost) -> dict[str, Any]:

@@ -190,7 +190,7 @@ def _sure(errors: pd.DataFrame) -> str:
     one = errors[(errors.question == "throughput") & (errors.chip == ANY)].iloc[0]
     half, most = (percent(error, "") for error in (one.median_error, one.p90_error))
     tested = f"We tested the model on measured throughputs of {one.pages} publications that it had not seen."
-    return f"{tested} Half of them were within {half}, and nine in ten within {most}."
+    return f"{tested} Half of the predictions were off by less than {half}, and one in ten by more than {most}."
 
 
 def _peaks(several: Iterable[Comparison]) -> dict[str, dict[str, float]]:
@@ -322,7 +322,7 @@ def _price(one: TokenCost) -> list[float] | None:
     price = float(np.mean(one.usd_per_chip_h))
     if not np.isfinite(price):
         return None
-    return [_short(price), *_quantiles(one.common_usd_per_h(), price)]
+    return [_short(price, DIGITS + 2), *_quantiles(one.common_usd_per_h(), price)]
 
 
 def _electricity(cost: Cost) -> list[float] | None:

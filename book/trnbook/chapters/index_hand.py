@@ -42,7 +42,7 @@ HAND = (  # the way from bytes to dollars: the name of each sum, and why it stan
     ),
     (
         "Chip time per token",
-        "The promised speed leaves the chip idle for some of the time.",
+        "Replicas are not filled: prompts of more users would break the promised speed.",
     ),
     (
         "Tokens/s of a user",

@@ -43,9 +43,7 @@ def serving(size: Capacity) -> dict[str, str]:
     rack_w = float(c.energy().decode.all_in_w) * per_rack(size.system)
     watts = [float(x) for x in (size.mean_site_w, *size.ends("mean_site_w"))]
     return {
-        f"Instances for {counted(size.question.users or 0.0, 'user')}": _between(
-            size.instances, *map(float, size.ends("instances"))
-        ),
+        f"Instances for {counted(size.question.users or 0.0, 'user')}": f"{size.instances:,.0f}",
         "Mean power at the site [kW]": _between(*(w / KW for w in watts)),
         "Energy at the site [MWh per month]": _between(*(w * month for w in watts)),
         "Power provisioned at the site [kW]": format_digits(size.provisioned_site_w / KW, 3),
@@ -77,13 +75,13 @@ def failures(size: Capacity, spared: Capacity, job: Goodput, drained: Goodput, d
         The first job in draws of the rates of failure. [-]
     """
     cuts = draws.percentiles().iloc[0]
-    kept = f"Time that is useful to a job on {counted(float(job.chips), 'chip')} [%]"
+    chips, kept = counted(float(job.chips), "chip"), "Time that is useful to that job [%]"
     of_time = f"{100 * (spared.question.availability or 0.0):g}% of the time"
     return {
-        "Hours between its stops": format_digits(float(job.mtbf_s) / HOUR, 2),
+        f"Hours between stops of a job on {chips}": format_digits(float(job.mtbf_s) / HOUR, 2),
         kept: _between(*(100 * float(one) for one in (job.goodput, cuts.p5, cuts.p95))),
         "The same if the whole rack is drained for a repair [%]": format_digits(100 * float(drained.goodput), 2),
-        "A replica that serves is out, at most [hours per year]": format_digits(size.lost_h_per_year, 2),
+        "Some replica is out without a spare [hours per year]": format_digits(size.lost_h_per_year, 2),
         f"Spare instances, so that all replicas run {of_time}": f"{spared.spare_instances:,.0f}",
     }
 
