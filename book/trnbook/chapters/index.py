@@ -142,7 +142,7 @@ def row(role: str, c: Choice, plain: Choice | None, held: Capacity | None) -> di
 
 
 def _per_chip(c: Choice) -> str:
-    """Return what a chip makes with its range, which is said to be too narrow where no server of the chip was measured."""
+    """Return what a chip makes with its range, which may be too narrow where no server of the chip was measured."""
     text = c.in_words(c.FIGURE)
     return f"{text[:-1]} or wider)" if unmeasured(c.system.chip) and text.endswith(")") else text
 
