@@ -316,7 +316,7 @@ document.addEventListener("DOMContentLoaded", () => {
     if (unsafe) return ["Neither is safe.", `Each breaks the promise in many of the draws of what nobody publishes: ${rare.join(", and ")} of 100. ${bills} Promise less, or measure first.`];
     const often = `We varied what nobody publishes about software and prices a thousand times: ${first.system.name} is cheaper in ${of100(first === ours ? share : 1 - share)}.`;
     const some = drafting([ours, gpu]).map(({ system }) => system.name).join(" and ");
-    const drafts = some ? ` The figures of ${some} count on drafts: a small model proposes tokens, and the large one checks them. Their gain was measured with few sequences, and no draw varies it.` : "";
+    const drafts = some ? ` The figures of ${some} count on drafts: a small model proposes tokens, and the large one checks them. No draw varies their gain, which is that of a published run.` : "";
     const heading = who === 0 ? `A tie: what nobody knows outweighs the difference.` : `${first.system.name} ${sure ? "costs" : "probably costs"} less.`;
     return [heading, `${bills} ${often}${broken}${drafts}`];
   }

@@ -14,6 +14,7 @@
 
 # %% tags=["parameters"]
 topic: str = "all"
+verdict: str = "disagrees"
 
 # %% tags=["hide-input"]
 import pandas as pd
@@ -27,7 +28,9 @@ from trnbook.shared import ledger
 
 why = tables.unknown(topic)
 guard.need(not why, why)
+guard.one_of(tables.VERDICTS, verdict=verdict)
 result = tm.claims()
+guard.need(not tables.none_with(result, topic, verdict), tables.none_with(result, topic, verdict))
 
 # %% tags=["hide-input"]
 Markdown(tables.answer(result))
@@ -112,10 +115,8 @@ tables.Derivations(ten, "Their derivations, by id")
 # `tm.claims` takes a topic, a verdict and a source. Change the line and run it again.
 
 # %%
-asked = tm.claims(topic=None if topic == "all" else topic, verdict="disagrees")
-charts.table(
-    tables.table(asked, "reading"), caption="Claims that disagree, and how they would agree", download="disagree"
-)
+asked = tm.claims(topic=None if topic == "all" else topic, verdict=verdict)
+charts.table(tables.table(asked, "reading"), caption="Claims with this verdict", download="asked")
 
 # %% [markdown]
 # Each result knows its claims by id, and a claim shows its derivation. At the terminal the same is
@@ -173,7 +174,7 @@ chips = tm.system("trn3-nl72x2-pcie160").chips
 rates = pd.Series([tm.chip("trainium3").hbm_bytes_per_s, 4.7e12])
 total = chips * rates
 moved = pd.DataFrame(
-    {"hbm_bytes_per_s": rates, "all_chips_bytes_per_s": total, "agrees": (total / 1e12 - 706).abs() <= 0.5}
+    {"hbm_bytes_per_s": rates, "bandwidth_bytes_per_s": total, "agrees": (total / 1e12 - 706).abs() <= 0.5}
 )
 assert moved.agrees[0] == (tm.claims(topic="memory").claim("NC465").verdict == "agrees")
 charts.table(moved, caption="The bandwidth of all chips together, under both figures", download="moved")

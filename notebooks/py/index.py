@@ -119,7 +119,7 @@ systems.compared()
 #
 # $$ c = \frac{p}{3600\ \mathrm{s}} \left( \frac{n\,t}{b\,k} + \frac{T}{a} \right) 10^6 . $$
 #
-# The rest is time in which the promise leaves a chip idle. Paste these lines into Python, or open this page in JupyterLab and change them there:
+# The true cost is higher where a chip must stay idle so that the promised speed holds, and the table below adds that time. Paste these lines into Python, or open this page in JupyterLab and change them there:
 
 # %%
 import trnmodel as tm
@@ -129,7 +129,7 @@ cost = tm.token_cost("llama-3.3-70b", request, "trn2.48xlarge", pricing="capacit
 print(f"${float(cost['trn2.48xlarge', 'public'].generated_usd_per_mtoken):.2f} per million tokens")
 
 # %% [markdown]
-# The table follows the controls at the top of the page:
+# The table follows the controls at the top of the page, the lines above do not:
 
 # %% tags=["hide-input"]
 one = tm.plan(first, requests[first], systems=pair[0]).best
@@ -148,7 +148,7 @@ charts.table(
 #
 # For each model, `tm.plan` searches all systems, number formats and mappings for the one that completes most requests per paid chip. The
 # table shows the Trainium to rent, the best one of all, the GPUs with the lowest bill, and the GPU that makes most. For the first model and its
-# users the controls above show:
+# users the page says before you move a control:
 
 # %% tags=["hide-input"]
 Markdown(tables.bills(sized[first], pair))
@@ -187,8 +187,9 @@ charts.table(pd.DataFrame(answers), caption="All figures of these systems", down
 #
 # ## Power, training and failures
 #
-# Three tables follow: the power to serve Llama-3.3-70B, one training run of it, and the failures of a larger job and of the servers. Each
-# range holds nine of ten cases of what nobody knows of software and failures. A figure without a range is a best estimate.
+# Three tables follow, which stay as they are when you move a control: the power to serve Llama-3.3-70B at 50 tokens/s per user, one training run
+# of it, and the failures of a larger job and of the servers. A range holds nine of ten cases of what nobody knows of software and failures. A figure without
+# a range is a best estimate; the card at the top has the ranges of instances and of provisioned power.
 
 # %% tags=["hide-input"]
 rates, serving, training, failing = tm.fleet("borrowed"), {}, {}, {}
@@ -209,9 +210,9 @@ for name in [*case.SYSTEMS, "hgx-h200"]:
 charts.table(site.table(serving), caption=f"Power for {tm.units.counted(users, 'user')}", download="site-serving")
 
 # %% [markdown]
-# A site provisions for its hottest day. On that day the liquid-cooled NL72x2 needs 1.5 times its own power, and the air-cooled systems 1.2 times.
-# Whole domains are bought, so that a large domain stands partly idle.
-# [How many watts per chip, and how many joules per token?](power.ipynb) derives the watts.
+# A site provisions for its hottest day. On that day we assume that the site of the liquid-cooled NL72x2, which has chillers, needs 1.5 times the power of its
+# racks, and a site that outside air cools 1.2 times. Whole domains are bought, so that a large domain stands partly idle.
+# [How many watts per chip, and how many joules per token?](power.ipynb) derives the watts, with their ranges.
 
 # %% tags=["hide-input"]
 charts.table(site.table(training), caption="One training run, its failures included", download="site-training")
@@ -226,7 +227,7 @@ charts.table(site.table(failing), caption="What failures take", download="site-f
 # %% [markdown]
 # Nobody publishes how often Trainium fails. We borrow the rates of GPU fleets and of other networks, so that these systems differ by their design alone: by how
 # many chips one failure stops, and how long a restart takes. A rack that is drained for a repair stops all of its chips, so that the largest racks lose most by
-# it. One replica is out for the few hours that the running case below counts, and with hundreds of replicas some replica is out far more often.
+# it. The running case below counts the hours in which one replica is out; with hundreds of replicas, some replica is out far more often.
 # [What is lost to failures?](goodput.ipynb) compares the same rates with printed uptimes of other fleets.
 #
 # ## The running case

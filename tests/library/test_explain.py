@@ -2,7 +2,6 @@
 
 import json
 import math
-import time
 from dataclasses import replace
 from functools import cache
 
@@ -395,13 +394,6 @@ def test_several_scenarios_are_explained_as_json_alone(tmp_path):
     assert "--explain: a table of several scenarios has no room for it" in refused.stderr
     both = json.loads(CliRunner().invoke(app, ["cost", *args, "--explain", "--json"]).stdout)
     assert [one["answer"]["explanation"][0]["level"] for one in both] == [0, 0]
-
-
-@pytest.mark.parametrize(("made", "seconds"), [(decode, 5), (prefill, 5), (mixture, 10), (choice, 30)])
-def test_an_explanation_takes_seconds(made, seconds):
-    answer, start = made(), time.process_time()
-    tm.explain(answer)
-    assert time.process_time() - start < seconds
 
 
 def test_what_cannot_be_is_not_explained():

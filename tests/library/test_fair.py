@@ -55,7 +55,7 @@ def test_what_the_default_call_of_each_chip_rests_on():
     assert bases() == {
         **dict.fromkeys(("trainium1", "trainium2"), ("m", "m", "e")),
         "inferentia2": ("m", "m", "m"),
-        "trainium3": ("e", "e", "e"),
+        **dict.fromkeys(("trainium3", "trainium4-roadmap"), ("e", "e", "e")),
         "a100": ("m", "m", "e"),
         **dict.fromkeys(("h100", "h200", "b200", "gb200", "gb300"), ("m", "e", "e")),
         **dict.fromkeys("b300 mi210 mi300x mi355x tpu-v4 tpu-v5e tpu-v5p tpu-v6e tpu-v7".split(), ("e", "e", "e")),

@@ -227,10 +227,6 @@ def test_lengths_by_hand(change, policies, found):
         ("not printed", "bf16", "bf16"),
         ("FP16 experts", "bf16", "bf16"),
         ("FP32; autocast", "bf16", "bf16"),
-        ("FP32, auto-cast=matmult", "bf16", "bf16"),
-        ("bf16/fp32", "bf16", "bf16"),
-        ("FP32", "fp32", "fp32"),
-        ("float32 inputs", "fp32", "fp32"),
     ],
 )
 def test_formats_as_rows_print_them(printed, name, experts):

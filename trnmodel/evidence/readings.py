@@ -77,8 +77,6 @@ UNITS = {
     "critical-batch": {"tokens": 1.0},
 }
 FORMATS = re.compile(r"bf16|bfloat16|fp16|float16|fp32|float32|fp8|float8|int8|mxfp[48]|w4a8|auto-?cast|not printed")
-FP32 = re.compile(r"fp32|float32")
-COMPUTED_IN_BF16 = re.compile(r"bf16|bfloat16|fp16|float16|auto-?_?cast")
 RUNS = (TRAINING, ENERGY)  # questions whose rows have columns of their own
 RUN_SHAPES = {"global_batch": "batch", "seq": "seq_len"}  # columns of a run that stand for a raw cell
 MODELLESS = ("kernel-", "collective-", "graph-", "chip-")
@@ -432,7 +430,6 @@ def _batches(n: Mapping[str, float], say: Mapping[str, str], replicas: int) -> d
 
 
 def _printed_precision(printed: str) -> Precision:
-    """Return the format that a row prints; FP32 beside a cast or beside BF16 is the format of what is not computed."""
     text = printed.lower()
     if text and not FORMATS.search(text):
         known = "bf16, fp16, fp32, fp8, int8, mxfp4 and w4a8"
@@ -440,8 +437,7 @@ def _printed_precision(printed: str) -> Precision:
     if "fp8" in text and ("expert" in text or "moe" in text):
         return replace(load.precision("bf16"), name="fp8-experts", experts="fp8")
     names = [("w4a8", "w4a8"), ("mxfp8", "mxfp8"), ("mxfp4", "mxfp4-moe"), ("fp8", "fp8"), ("int8", "int8")]
-    alone = FP32.search(text) and not COMPUTED_IN_BF16.search(text)
-    return load.precision(next((preset for word, preset in names if word in text), "fp32" if alone else "bf16"))
+    return load.precision(next((preset for word, preset in names if word in text), "bf16"))
 
 
 @lru_cache(maxsize=512)

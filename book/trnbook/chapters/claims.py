@@ -55,6 +55,12 @@ def unknown(topic: str) -> str:
     return "" if topic in known else f"topic = {shown(topic)} is none; these are: {', '.join(known)}"
 
 
+def none_with(result: Claims, topic: str, verdict: str) -> str:
+    """Return why no claim of a topic has a verdict; empty where one has."""
+    some = any(one.verdict == verdict and topic in (EVERY, one.topic) for one in result.rows)
+    return "" if some else f"no claim of topic {shown(topic)} has the verdict {shown(verdict)}"
+
+
 def answer(result: Claims) -> str:
     """Return the card that opens the chapter: how many computed claims agree, and what the others are."""
     agree, differ = (result.of(verdict, "computed") for verdict in VERDICTS[:2])
@@ -70,7 +76,7 @@ def answer(result: Claims) -> str:
         "printed claims follow from the specifications",
         mark="",
         rival=f"{differ} do not. Each of them names the reading under which it would, where there is one",
-        rank="The others",
+        rank="In comparison",
         proof="Check: totals that AWS prints",
         more=sure,
     )

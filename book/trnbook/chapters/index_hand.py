@@ -42,7 +42,7 @@ HAND = (  # the way from bytes to dollars: the name of each sum, and why it stan
     ),
     (
         "Chip time per token",
-        "Replicas are not filled: prompts of more users would break the promised speed.",
+        "Where prompts of more users would break the promised speed, a replica is not filled and waits.",
     ),
     (
         "Tokens/s of a user",

@@ -39,13 +39,11 @@ def serving(size: Capacity) -> dict[str, str]:
     size : Capacity
         The instances of a system for the users, at the site of its cooling. [-]
     """
-    c, month = size.choice, PERIOD_H * HOUR / MWH
-    rack_w = float(c.energy().decode.all_in_w) * per_rack(size.system)
-    watts = [float(x) for x in (size.mean_site_w, *size.ends("mean_site_w"))]
+    rack_w = float(size.choice.energy().decode.all_in_w) * per_rack(size.system)
     return {
         f"Instances for {counted(size.question.users or 0.0, 'user')}": f"{size.instances:,.0f}",
-        "Mean power at the site [kW]": _between(*(w / KW for w in watts)),
-        "Energy at the site [MWh per month]": _between(*(w * month for w in watts)),
+        "Mean power at the site [kW]": format_digits(size.mean_site_w / KW, 3),
+        "Energy at the site [MWh per month]": format_digits(size.mean_site_w * PERIOD_H * HOUR / MWH, 3),
         "Power provisioned at the site [kW]": format_digits(size.provisioned_site_w / KW, 3),
         "Power provisioned for a rack or server [kW]": f"{format_digits(rack_w / KW, 2)}, "
         f"{per_rack(size.system):g} chips",
@@ -75,11 +73,11 @@ def failures(size: Capacity, spared: Capacity, job: Goodput, drained: Goodput, d
         The first job in draws of the rates of failure. [-]
     """
     cuts = draws.percentiles().iloc[0]
-    chips, kept = counted(float(job.chips), "chip"), "Time that is useful to that job [%]"
+    chips, useful = counted(float(job.chips), "chip"), "Time that is useful to that job [%]"
     of_time = f"{100 * (spared.question.availability or 0.0):g}% of the time"
     return {
         f"Hours between stops of a job on {chips}": format_digits(float(job.mtbf_s) / HOUR, 2),
-        kept: _between(*(100 * float(one) for one in (job.goodput, cuts.p5, cuts.p95))),
+        useful: _between(*(100 * float(one) for one in (job.goodput, cuts.p5, cuts.p95))),
         "The same if the whole rack is drained for a repair [%]": format_digits(100 * float(drained.goodput), 2),
         "Some replica is out without a spare [hours per year]": format_digits(size.lost_h_per_year, 2),
         f"Spare instances, so that all replicas run {of_time}": f"{spared.spare_instances:,.0f}",

@@ -139,7 +139,7 @@ def planned(
     valid = {c.system.id: c for c in side.at() if c.valid}
     for name, c in ((name, valid[name]) for name in costs if name in valid):
         energy, cost = c.energy(), costs[name][name, kind]
-        row = {"model": model, "system": c.system.name, "software": software, "chips": c.chips, "sequences": c.batch}
+        row = {"model": model, "system": c.system.id, "software": software, "chips": c.chips, "sequences": c.batch}
         row |= c.banded("tokens_per_s_per_chip")
         row |= dict(
             zip((f"{JOULES}{end}" for end in ENDS), (energy.server_j_per_token, *energy.ends(JOULES)), strict=True)

@@ -116,8 +116,8 @@ def called(slug: str) -> str:
 
     Examples
     --------
-    >>> called("chip-roofline")
-    'chapter 6'
+    >>> called("which-system")
+    'chapter 1'
     """
     return f"chapter {chapters().index(slug) + 1}"
 

@@ -98,6 +98,11 @@ def chip_of(system):
     return next(row["chip"] for row in rows("systems/systems.csv") if row["id"] == system)
 
 
+def to_come(chip):
+    """Whether a chip has announced ratios alone, mostly "at least" so many, from which no floor follows."""
+    return chip in {row["entity"] for row in rows("facts/roadmap.csv") if row["quantity"] == "ratio_to_base"}
+
+
 def most(model, system, batch=math.inf, tokens=0.0, precision=""):
     """Tokens a second of a chip beyond which no step can go."""
     body, cached = sizes(model)
@@ -149,7 +154,7 @@ def too_fast(slug, caption, name, frame):
     for row in frame.to_dict("records"):
         model = row.get("model") or lightest(slug, name, caption)
         for rate in rates:
-            if not isinstance(row["system"], str) or not row[rate] > 0:
+            if not isinstance(row["system"], str) or not row[rate] > 0 or to_come(chip_of(row["system"])):
                 continue
             own = rate == "tokens_per_s_per_chip" and "batch" in row  # other software has another batch in a row
             shape = {"batch": float(row["batch"]), "tokens": tokens} if own else {}
@@ -214,7 +219,7 @@ RATE = re.compile(r"(\d[\d,.]*) tokens/s (?:a|per(?: paid)?) chip")
 
 def too_fast_words(text, slug="index"):
     """Rates a chip in sentences that exceed the fastest chip's for the lightest model which the page names."""
-    chips = {row["chip"] for row in rows("systems/systems.csv")}
+    chips = {row["chip"] for row in rows("systems/systems.csv") if not to_come(row["chip"])}
     fastest = max(printed(chip, "peak_flop_per_s") for chip in chips)
     bodies = [sizes(model)[0] for model in models_of(slug, text) if sizes(model)]
     return [
