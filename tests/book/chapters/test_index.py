@@ -204,7 +204,7 @@ def test_what_the_page_says_is_what_the_line_prints(page):
         for output in cell.get("outputs", ())
         if "what-to-use.csv" in "".join(output.get("data", {}).get("text/html", ""))
     ]
-    assert f"{number[1]} ({number[2]})" in shown
+    assert f"{number[1]} ({number[2]}" in shown  # of an unmeasured chip "or wider" follows
 
 
 def test_the_chips_are_as_printed():
