@@ -61,6 +61,8 @@ QUESTIONS = [
     (3, ["train", "llama-3.1-405b", "--systems", "trn1.2xlarge", "--tokens", "15T", "--chips", "2"]),
     (0, ["systems", "trn3"]),
     (3, ["systems", "no such rack"]),
+    (0, ["facts", "trainium3", "hbm_bytes"]),
+    (3, ["facts", "no such fact"]),
     (0, ["options", "trainium3"]),
     (3, ["options", "no such draft"]),
     (0, ["prices", "trn2"]),
@@ -140,7 +142,7 @@ OF_A_FILE = {"--parameter": "-p ", "--file": "", "--out-dir": "-o", "CHAPTER": "
 def options():
     for name, command in COMMANDS.items():
         for one in command.params:
-            listed = name in ("systems", "models", "stacks", "options")  # whose text matches nothing at worst
+            listed = name in ("systems", "models", "stacks", "options", "facts")  # whose text matches nothing at worst
             if not (listed or one.is_eager or getattr(one, "is_bool_flag", False) or one.name == "help"):
                 yield name, one
 
@@ -322,7 +324,7 @@ def test_an_unknown_name_is_answered_with_the_two_nearest(find, typed, near):
     assert near in told
 
 
-LISTS = ("systems", "models", "stacks", "options", "prices")
+LISTS = ("systems", "models", "stacks", "options", "prices", "facts")
 
 
 def test_lists_hold_everything_and_filter():
@@ -339,6 +341,9 @@ def test_lists_hold_everything_and_filter():
     assert status["trn2.48xlarge"] == ("for rent", "")
     assert status["trn3-nl72x2-aws-lanes"] == ("our reading", "trn3-nl72x2-pcie160")
     assert "our reading" in call("systems", "aws-lanes")[1]
+    assert len(rows["facts"]) == len(tm.facts())
+    printed = json.loads(call("facts", "Trainium3", "hbm_bytes_per_s", "ah-trainium3", "--json")[1])
+    assert {(row["value_printed"], row["locator"][:3]) for row in printed} >= {("4.9", "L35")}
     some = json.loads(call("models", "Llama 3.3", "--json")[1])
     assert [row["id"] for row in some] == ["llama-3.3-70b"]
     one = json.loads(call("prices", "trn2", "--pricing", "capacity-block", "--region", "us-east-2", "--json")[1])

@@ -792,6 +792,32 @@ def prices(
         _list(table if superseded else table[table.in_force], shown, as_json, "published prices")
 
 
+@app.command()
+def facts(
+    texts: Annotated[
+        list[str],
+        typer.Argument(metavar="[TEXT]...", help="Only those that hold each text: entity, quantity, value or source."),
+    ] = [],  # noqa: B006
+    as_json: Json = False,
+) -> None:
+    """List the facts: what a source prints of a chip, a system or a price, and in which line."""
+
+    def shown(frame: Any) -> Any:
+        printed = frame.value_printed + " " + frame.unit_printed
+        named = frame.quantity + frame.qualifier.where(frame.qualifier == "", " " + frame.qualifier)
+        table = frame[["entity"]].assign(quantity=named, printed=printed, status=frame.status)
+        return table.assign(source=frame.source, line=frame.locator)
+
+    with plain_errors():
+        table = trnmodel.facts()
+        cells = table[["entity", "quantity", "qualifier", "value_printed", "unit_printed", "source"]]
+        line = cells.astype(str).agg(" ".join, axis=1).str.lower()
+        for text in texts:
+            found = line.str.contains(text.lower(), regex=False)
+            table, line = table[found], line[found]
+        _list(table, shown, as_json, "facts")
+
+
 support.register(app)
 doctor.register(app)
 claims.register(app)

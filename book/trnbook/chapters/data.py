@@ -40,7 +40,18 @@ NAMES = {  # what a reader calls quantities that a decode step stands on
 }
 _VISIBLE = 0.01  # share below which a bar cannot be seen
 RESTS_ON = ("a specification of a vendor", "a talk or page of a vendor", "a report of others", "our own estimate")
-_SHOWN = ["entity", "quantity", "qualifier", "value_printed", "unit_printed", "decision", "confidence", "title", "url"]
+_SHOWN = [
+    "entity",
+    "quantity",
+    "qualifier",
+    "value_printed",
+    "unit_printed",
+    "decision",
+    "confidence",
+    "title",
+    "locator",
+    "url",
+]
 
 
 def known(facts: pd.DataFrame, entity: str, quantity: str) -> None:
