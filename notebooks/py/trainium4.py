@@ -318,7 +318,7 @@ charts.table(
 )
 
 # %% [markdown]
-# ## Check: what came of Trainium3's announcement?
+# ## Check: what came of the announcement of Trainium3?
 #
 # How far can such ratios be trusted? At its conference of 2024 AWS said that Trainium3 would have "roughly four times the performance" of
 # Trainium2 and be available late in 2025. It did not say of what. AWS declared the systems available in December 2025, and a list of

@@ -210,7 +210,7 @@ def answer(table: pd.DataFrame, model: str, before: System, after: System) -> st
         "that is announced arrives",
         mark="",
         rival=f"{in_times(by_software.loc[TODAY])} on today's software",
-        proof="Check: what came of Trainium3's announcement?",
+        proof="Check: what came of the announcement of Trainium3?",
         more=rests_on(*estimates, after.chip.default_stack),
     )
 
