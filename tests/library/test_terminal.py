@@ -327,6 +327,12 @@ def test_an_unknown_name_is_answered_with_the_two_nearest(find, typed, near):
 LISTS = ("systems", "models", "stacks", "options", "prices", "facts")
 
 
+def test_facts_are_listed_with_their_lines():
+    assert len(json.loads(call("facts", "--json")[1])) == len(tm.facts())
+    printed = json.loads(call("facts", "Trainium3", "hbm_bytes_per_s", "ah-trainium3", "--json")[1])
+    assert {(row["value_printed"], row["locator"][:3]) for row in printed} >= {("4.9", "L35")}
+
+
 def test_lists_hold_everything_and_filter():
     rows = {name: json.loads(call(name, "--json")[1]) for name in LISTS}
     assert {row["id"] for row in rows["systems"]} == set(tm.systems())
@@ -341,9 +347,6 @@ def test_lists_hold_everything_and_filter():
     assert status["trn2.48xlarge"] == ("for rent", "")
     assert status["trn3-nl72x2-aws-lanes"] == ("our reading", "trn3-nl72x2-pcie160")
     assert "our reading" in call("systems", "aws-lanes")[1]
-    assert len(rows["facts"]) == len(tm.facts())
-    printed = json.loads(call("facts", "Trainium3", "hbm_bytes_per_s", "ah-trainium3", "--json")[1])
-    assert {(row["value_printed"], row["locator"][:3]) for row in printed} >= {("4.9", "L35")}
     some = json.loads(call("models", "Llama 3.3", "--json")[1])
     assert [row["id"] for row in some] == ["llama-3.3-70b"]
     one = json.loads(call("prices", "trn2", "--pricing", "capacity-block", "--region", "us-east-2", "--json")[1])

@@ -66,6 +66,7 @@ PARTS = tuple(BOUND)
 DRAFTING, IDLE = "drafting", "idle, so that the promise holds"
 RESIDUAL = "Residual overhead is what measured steps take beyond the rest. It is fitted, and its cause is not known."
 DIGITS = 4  # of a number in the page
+ROUNDING = 1e-9  # share of a time up to which a difference is one of the last digits of a double
 MANY = 1e6  # sequences, of a page that names no most
 MADE = "tokens_per_s_per_chip"
 SWITCHED = ("planes", "switch")  # fabrics
@@ -387,7 +388,8 @@ def _parts_s(c: Choice) -> list[float]:
     chips_per_token = c.paid_chips / float(c.batch * c.times.tokens_per_step)
     whole_s = float(c.request_chip_s) / float(c.question.request.output_tokens)
     prompts_s, decode_s = c.chip_s("prompts"), float(c.times.step_s) * chips_per_token
-    idle_s = max(whole_s - decode_s - prompts_s, 0.0)
+    rest_s = whole_s - decode_s - prompts_s
+    idle_s = rest_s if rest_s > ROUNDING * whole_s else 0.0
     return [*map(c.chip_s, PARTS[:-1]), drafting_s(c) * chips_per_token, prompts_s, idle_s]
 
 
