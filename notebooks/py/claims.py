@@ -30,7 +30,8 @@ why = tables.unknown(topic)
 guard.need(not why, why)
 guard.one_of(tables.VERDICTS, verdict=verdict)
 result = tm.claims()
-guard.need(not tables.none_with(result, topic, verdict), tables.none_with(result, topic, verdict))
+why = tables.none_with(result, topic, verdict)
+guard.need(not why, why)
 
 # %% tags=["hide-input"]
 Markdown(tables.answer(result))

@@ -135,6 +135,17 @@ def _print_names(ctx: typer.Context, as_json: bool) -> None:
         say(sentence, error=as_json)
 
 
+def _why_rows(why: Iterable[Any]) -> dict[str, Any]:
+    """Return the rows of explanations as a part of an answer in JSON; nothing without any."""
+    rows = [row for one in why for row in _rows(one.to_frame())]
+    return {"explanation": rows} if rows else {}
+
+
+def _why_lines(why: Iterable[Any]) -> list[str]:
+    """Return the lines of explanations, with an empty one before each."""
+    return [text for one in why for text in ["", *one.card()]]
+
+
 def _print(
     ctx: typer.Context,
     line: str,
@@ -152,11 +163,10 @@ def _print(
     if as_json:
         rows = _rows(frame)
         data = rows[0] if len(rows) == 1 else rows
-        table = {"explanation": [row for one in why for row in _rows(one.to_frame())]}
-        data = ({"answer": data} if isinstance(data, list) else data) | table if why else data
+        data = ({"answer": data} if isinstance(data, list) else data) | _why_rows(why) if why else data
         typer.echo(json.dumps(data, indent=2))
     else:
-        say("\n".join([line, *(text for one in why for text in ["", *one.card()])]))
+        say("\n".join([line, *_why_lines(why)]))
     if results is not None and not any(one.valid.any() for one in results):
         raise typer.Exit(Status.IMPOSSIBLE)
 
@@ -237,10 +247,9 @@ def plan(
         _print_names(ctx, as_json)
         why = answers.explained([result.best] * explain)
         if as_json:
-            table = {"explanation": [row for one in why for row in _rows(one.to_frame())]} if why else {}
-            typer.echo(json.dumps(result.to_data() | table, indent=2, allow_nan=False))
+            typer.echo(json.dumps(result.to_data() | _why_rows(why), indent=2, allow_nan=False))
         else:
-            say("\n".join([*result.card(), *(text for one in why for text in ["", *one.card()])]))
+            say("\n".join([*result.card(), *_why_lines(why)]))
         if not any(one.valid for one in result.choices):
             raise typer.Exit(Status.IMPOSSIBLE)
 

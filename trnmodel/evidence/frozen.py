@@ -19,12 +19,10 @@ import msgspec
 from trnmodel.catalog.load import DATA
 from trnmodel.catalog.tables import read_csv
 from trnmodel.declared import Checked, declare
-from trnmodel.evidence.cells import UnreadableRowError, measure, texts
+from trnmodel.evidence.cells import UnreadableRowError, measure
 from trnmodel.evidence.claim_formulas import evaluate
-from trnmodel.evidence.meanings import decisions
-from trnmodel.evidence.readings import Reading, reading
-from trnmodel.evidence.rows import read_table
-from trnmodel.evidence.score import read_models, validate
+from trnmodel.evidence.readings import Reading
+from trnmodel.evidence.score import readable, validate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
 QUESTIONS, HEADLINES, STATEMENTS = (
     DATA / "evidence" / f"{name}.csv" for name in ("frozen_questions", "frozen_headlines", "frozen")
 )
-KINDS = ("question", "headline")
 ANSWERS = ("stated", "stated_low", "stated_high", "now", "now_low", "now_high", "moved")
 ROW = ("row", "measured", "error", "inside")
 COLUMNS = ("id", "kind", "question", "unit", *ANSWERS, "basis", "commit", "date", *ROW)
@@ -183,36 +180,30 @@ def _judged(line: Mapping[str, Any]) -> dict[str, Any]:
 
 def _answered(rows: Any, models: Mapping[str, Any] | None) -> dict[str, list[dict[str, Any]]]:
     """Return the rows that answer a question, by its id: the label of each, and its value in the question's unit."""
-    import pandas as pd
-
-    table = read_table(pd.DataFrame([dict(rows)]) if isinstance(rows, Mapping) else rows)
-    by_key = _readings()
-    matches = dict[str, list[dict[str, Any]]]()
-    for label, r, value in _read(table, models):
+    by_key, matches = _readings(), dict[str, list[dict[str, Any]]]()
+    for label, row, r in readable(rows, models):
         for name, other in by_key.get(_key(r), []):
-            if _same_sizes(r, other):
-                matches.setdefault(name, []).append({"row": label, "measured": value / other.scale})
+            value = _measured(row)
+            if _same_sizes(r, other) and not math.isnan(value):
+                matches.setdefault(name, []).append({"row": label, "measured": value * r.scale / other.scale})
     return matches
+
+
+def _measured(row: Mapping[str, str]) -> float:
+    """Return the value of a row; NaN where it is no number."""
+    try:
+        return measure(row)
+    except UnreadableRowError:
+        return math.nan
 
 
 @cache
 def _readings() -> dict[tuple[Any, ...], list[tuple[str, Reading]]]:
     """Return the readings of the questions by what has to be the same in a row that answers one."""
     questions, by_key = _questions(), dict[tuple[Any, ...], list[tuple[str, Reading]]]()
-    for label, r, _ in _read(questions, None):
+    for label, _, r in readable(questions, None):
         by_key.setdefault(_key(r), []).append((str(questions.id[label]), r))
     return by_key
-
-
-def _read(table: pd.DataFrame, models: Mapping[str, Any] | None) -> Iterable[tuple[Any, Reading, float]]:
-    """Yield label, reading and value in base units of each row that can be read."""
-    known, cells = read_models(models), texts(table)
-    for label, row, decided in zip(table.index, cells, decisions(cells), strict=True):
-        try:
-            r = reading(row, known, decided)
-            yield label, r, measure(row) * r.scale
-        except UnreadableRowError:
-            continue
 
 
 def _key(r: Reading) -> tuple[Any, ...]:

@@ -13,13 +13,11 @@ from numpy.typing import NDArray
 
 from trnmodel.catalog.load import DATA
 from trnmodel.declared import Checked, Integer, declare
-from trnmodel.evidence.cells import UnreadableRowError, texts
+from trnmodel.evidence.cells import UnreadableRowError
 from trnmodel.evidence.grounds import sizes, where
-from trnmodel.evidence.meanings import decisions
 from trnmodel.evidence.questions import predicted
-from trnmodel.evidence.readings import Reading, reading
-from trnmodel.evidence.rows import read_table
-from trnmodel.evidence.score import read_models
+from trnmodel.evidence.readings import Reading
+from trnmodel.evidence.score import readable
 from trnmodel.neighbours import ABSENT_OCTAVES, coordinates, places_of
 
 if TYPE_CHECKING:
@@ -141,16 +139,7 @@ def nearest(
     """
     import pandas as pd
 
-    if isinstance(rows, Mapping):
-        rows = pd.DataFrame([dict(rows)])
-    table, known = read_table(rows), read_models(models)
-    cells = texts(table)
-    readings: dict[Any, Reading] = {}
-    for label, row, decided in zip(table.index, cells, decisions(cells), strict=True):
-        try:
-            readings[label] = reading(row, known, decided)
-        except UnreadableRowError:
-            continue
+    readings = {label: r for label, _, r in readable(rows, models)}
     answers = predicted(readings.values())
     possible = {label: r for label, r in readings.items() if not isinstance(answers[r], UnreadableRowError)}
     near = [_of_part(part, some, count) for part, some in _by_part(possible).items()]

@@ -9,7 +9,7 @@ import hashlib
 import math
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,6 +116,20 @@ def _read(
         return reading(row, models, d), measure(row)
     except UnreadableRowError as reason:
         return reason, math.nan
+
+
+def readable(rows: Any, models: Mapping[str, Any] | None) -> Iterator[tuple[Any, dict[str, str], Reading]]:
+    """Yield label, cells and reading of each row that can be read, of a table, of its CSV file, or of one mapping."""
+    import pandas as pd
+
+    table, known = read_table(pd.DataFrame([dict(rows)]) if isinstance(rows, Mapping) else rows), read_models(models)
+    cells = texts(table)
+    for label, row, decided in zip(table.index, cells, decisions(cells), strict=True):
+        try:
+            r = reading(row, known, decided)
+        except UnreadableRowError:
+            continue
+        yield label, row, r
 
 
 def missing(reason: str) -> str:
